@@ -65,7 +65,8 @@ pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown page
     svc_peek and svc_section show a part of a long page, svc_read all of it or some lines of it (offset and limit). \
     svc_write replaces a whole page: read it first, and give \
     the ETag you read as if_match, so that no other change is lost; svc_append adds to the end. Pages link to each other with \
-    [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version.";
+    [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version. A failure ends with `Next call:`, a call that \
+    succeeds when you send it unchanged. svc_tool_search finds tools that your list does not have.";
 
 /// The tool list as published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {

@@ -241,7 +241,7 @@ fn annotations(entry: &OperationEntry) -> ToolAnnotations {
     title.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
     ToolAnnotations::with_title(title)
         .read_only(is_read_only)
-        .destructive(!is_read_only && !entry.preserves_text)
+        .destructive(!is_read_only && entry.is_destructive)
         .idempotent(is_read_only || matches!(method, HttpMethod::Put | HttpMethod::Delete))
         .open_world(entry.is_open_world)
 }

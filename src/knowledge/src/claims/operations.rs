@@ -35,7 +35,6 @@ pub struct ClaimPage {
 
 impl Operation for ClaimPage {
     const NAME: &'static str = "claim";
-    const PRESERVES_TEXT: bool = true;
     const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
@@ -89,7 +88,7 @@ pub struct ReleasedClaim {
 
 impl Operation for ReleaseClaim {
     const NAME: &'static str = "release";
-    const PRESERVES_TEXT: bool = true;
+    const DESTRUCTIVE: bool = false;
     const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;

@@ -44,7 +44,6 @@ pub struct CreateDraft {
 
 impl Operation for CreateDraft {
     const NAME: &'static str = "draft_create";
-    const PRESERVES_TEXT: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::post("/drafts").created()];

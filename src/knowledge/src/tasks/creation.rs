@@ -85,7 +85,6 @@ pub struct CreatedTask {
 
 impl Operation for CreateTask {
     const NAME: &'static str = "task_create";
-    const PRESERVES_TEXT: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/tasks").created()];
     const TOOL: bool = true;

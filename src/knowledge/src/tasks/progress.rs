@@ -46,7 +46,6 @@ pub struct TaskProgress {
 
 impl Operation for AddTaskProgress {
     const NAME: &'static str = "task_progress";
-    const PRESERVES_TEXT: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/tasks/progress")];
     const TOOL: bool = true;

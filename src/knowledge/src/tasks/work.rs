@@ -51,7 +51,6 @@ pub struct TakenTask {
 
 impl Operation for TakeNextTask {
     const NAME: &'static str = "task_next";
-    const PRESERVES_TEXT: bool = true;
     const REQUIRES_ACTOR: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::post("/tasks/next")];
@@ -197,7 +196,6 @@ pub struct EndedTask {
 
 impl Operation for EndTask {
     const NAME: &'static str = "task_done";
-    const PRESERVES_TEXT: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/tasks/done")];
     const TOOL: bool = true;

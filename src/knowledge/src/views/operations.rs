@@ -336,7 +336,6 @@ pub struct FailedRefresh {
 
 impl Operation for RefreshViews {
     const NAME: &'static str = "view_refresh";
-    const PRESERVES_TEXT: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::post("/view/refresh").query(&["path"])];
     const TOOL: bool = true;

@@ -286,7 +286,6 @@ pub struct AdvancedPage {
 
 impl Operation for AdvancePage {
     const NAME: &'static str = "workflow_advance";
-    const PRESERVES_TEXT: bool = true;
     const HTTP: &'static [Route] = &[Route::post("/workflow/advance")];
     const TOOL: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;

@@ -144,7 +144,6 @@ fn newline() -> String {
 
 impl Operation for AppendToFile {
     const NAME: &'static str = "append";
-    const PRESERVES_TEXT: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
