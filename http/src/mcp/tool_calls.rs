@@ -38,12 +38,19 @@ impl McpHandler {
         parts.and_then(|parts| parts.extensions.get()).unwrap_or(&self.selection)
     }
 
+    /// The operations whose tools are listed; none for all. The settings are those of the space.
+    fn operations(&self, context: &Context) -> Option<&'static [&'static str]> {
+        let space = self.authenticate(context, &RequestNotes::default()).map(|(_, space)| space);
+        let settings = space.as_ref().map_or_else(|_| self.app.server.settings(), |space| &space.settings);
+        operations_of(self.selection(context).profile(settings.mcp.profile))
+    }
+
     /// The list of tools: those of the profile that the caller may use.
     pub(super) fn listed_tools(&self, context: &Context) -> Result<ListToolsResult, ErrorData> {
         let selection = self.selection(context);
         let identity = self.identity(context);
         let identity = identity.map_err(|fault| ErrorData::invalid_request(fault.message().to_owned(), None))?;
-        let operations = operations_of(selection.profile(self.app.server.settings().mcp.profile));
+        let operations = self.operations(context);
         let may_use = |tool: &ToolEntry| may_use(tool, &identity.permissions, selection);
         let list = self.tools.list(operations, &selection.additional, may_use);
         // The URL is the same for all callers, and their credentials are not.
@@ -188,7 +195,7 @@ impl McpHandler {
     /// A call in the form for a client whose list may not have its tool.
     fn reachable(&self, call: NextCall, context: &Context) -> NextCall {
         let selection = self.selection(context);
-        let listed = operations_of(selection.profile(self.app.server.settings().mcp.profile));
+        let listed = self.operations(context);
         let is_listed = |listed: &[&str]| {
             let name = call.tool.strip_prefix(super::names::PREFIX).unwrap_or(&call.tool);
             listed.contains(&name) || selection.additional.contains(&name) || tool_search::is_search(name)

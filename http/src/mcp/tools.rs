@@ -21,11 +21,13 @@ const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
     (ACTOR, "Your name: author of the change; default `mcp-agent`"),
     (PROVENANCE, "Source of the content as `type:id`, such as `run:249`"),
     (FENCE, "`fence` of your claim on the page"),
-    (PRECONDITION, "ETag you have read: refused if the file changed since; `*`: it must exist"),
+    (PRECONDITION, "ETag you read; refused if the file changed since"),
 ];
 
-/// Arguments that are accepted and not shown: they are of use to other programs only.
-const HIDDEN_ARGUMENTS: [&str; 2] = ["at_least", "as_mount"];
+/// Arguments that are accepted and not shown: they are of use to other programs, or seldom.
+/// Operation (none: all) and argument.
+const HIDDEN_ARGUMENTS: [(&str, &str); 5] =
+    [("", "at_least"), ("rename", "as_mount"), ("search", "boost"), ("write", "force"), ("task_next", FENCE)];
 
 /// The author.
 const ACTOR: &str = "actor";
@@ -269,13 +271,19 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
         }
     }
     if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.retain(|name, _| !HIDDEN_ARGUMENTS.contains(&name.as_str()));
+        let is_hidden = |name: &str| {
+            let is_same = |(operation, hidden): &(&str, &str)| {
+                *hidden == name && (operation.is_empty() || *operation == entry.name)
+            };
+            HIDDEN_ARGUMENTS.iter().any(is_same)
+        };
+        properties.retain(|name, _| !is_hidden(name));
         if !["content", "files"].iter().any(|name| properties.contains_key(*name)) {
             // It is recorded in the text of a page.
             properties.remove(PROVENANCE);
         }
         for (name, property) in properties.iter_mut() {
-            remove_examples(property);
+            remove_details(property);
             let description = descriptions::of_argument(entry.name, name);
             let members = property.as_object_mut().zip(description);
             members.into_iter().for_each(|(members, text)| drop(members.insert("description".to_owned(), text.into())));
@@ -296,14 +304,21 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
     (object, manual)
 }
 
-/// Removes examples: descriptions have them in words, and every agent pays for each byte.
-fn remove_examples(schema: &mut Value) {
+/// Removes what says little, because every agent pays for each byte: examples, which descriptions
+/// have in words, defaults that mean "not given", and descriptions of items beside that of the list.
+fn remove_details(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else { return };
     members.remove("examples");
+    if members.get("default").is_some_and(|default| [json!(false), json!([]), json!(0)].contains(default)) {
+        members.remove("default");
+    }
+    if let Some(items) = members.get_mut("items").and_then(Value::as_object_mut) {
+        items.remove("description");
+    }
     let properties = members.get_mut("properties").and_then(Value::as_object_mut);
-    properties.into_iter().flat_map(Map::values_mut).for_each(remove_examples);
+    properties.into_iter().flat_map(Map::values_mut).for_each(remove_details);
     for name in ["items", "additionalProperties"] {
-        members.get_mut(name).into_iter().for_each(remove_examples);
+        members.get_mut(name).into_iter().for_each(remove_details);
     }
 }
 
