@@ -48,7 +48,7 @@ impl ActiveRequest {
         let redacted = specials::without_secrets(path);
         let (path, query) = redacted.as_deref().map_or((path, query), |path| (path, ""));
         let head = RequestHead {
-            protocol: if path == mcp::PATH { Protocol::Mcp } else { Protocol::Http },
+            protocol: if mcp::is_endpoint(path) { Protocol::Mcp } else { Protocol::Http },
             method: method.as_str().to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),

@@ -25,7 +25,7 @@ mod specials;
 mod tests;
 
 pub use listener::serve;
-pub use mcp::{AgentConnections, DRAINED, StopReason, next_line};
+pub use mcp::{AgentConnections, DRAINED, StopReason, ToolSelection, next_line, profile_names};
 pub use specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute};
 
 /// Why the HTTP or MCP server cannot run.

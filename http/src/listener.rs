@@ -59,7 +59,7 @@ async fn answer<F: Future<Output = ListenerResponse>>(
     let (started, method) = (Instant::now(), request.method().clone());
     let response = if let Err(fault) = svcfs_listener::validate_request(&request) {
         request_handler::reject_malformed(app, &request, (&fault, connection.peer)).map(boxed)
-    } else if request.uri().path() == mcp::PATH {
+    } else if mcp::is_endpoint(request.uri().path()) {
         mcp::handle(app, mcp_service, request, connection.peer).await.map(boxed)
     } else {
         rest(request).await

@@ -10,6 +10,7 @@
     reason = "the tests stand outside: they use the tree as programs and people do"
 )]
 
+mod agents;
 mod claims;
 mod complete;
 mod contract;

@@ -15,8 +15,8 @@ use svcfs_knowledge::kernel::ServerState;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::McpHandler;
 use super::stdio::StdioTransport;
+use super::{McpHandler, ToolSelection};
 use crate::HttpError;
 use crate::app::AppState;
 
@@ -69,6 +69,13 @@ impl AgentConnections {
     pub(crate) fn of(app: Arc<AppState>, stop: CancellationToken) -> Self {
         let stop = ConnectionStop { token: stop, reason: Arc::default() };
         Self { handler: McpHandler::new(app), stop }
+    }
+
+    /// The same for a client that has chosen its tools.
+    #[must_use]
+    pub fn with_tools(&self, selection: ToolSelection) -> Self {
+        let handler = McpHandler { selection, ..self.handler.clone() };
+        Self { handler, stop: self.stop.clone() }
     }
 
     /// Whether there is a space of this name; none is the first space.

@@ -20,7 +20,8 @@ use svcfs_base::Fault;
 use svcfs_knowledge::access::CallerIdentity;
 
 use super::messages::{self, MessageBody, ResponseFormat};
-use super::{BoxError, McpHandler, PATH};
+use super::profiles::ToolSelection;
+use super::{BoxError, McpHandler};
 use crate::active_request::ActiveRequest;
 use crate::app::AppState;
 use crate::bind::{MAX_BODY_BYTES, UnreadBody, header, read};
@@ -56,7 +57,7 @@ pub(crate) async fn handle(
     request: Request<Incoming>,
     peer: IpAddr,
 ) -> Response<BoxBody<Bytes, BoxError>> {
-    let mut active = ActiveRequest::start(app, (request.method(), PATH, ""), Some(peer));
+    let mut active = ActiveRequest::start(app, (request.method(), request.uri().path(), ""), Some(peer));
     let is_preflight = request.method() == Method::OPTIONS;
     let identity = active.admit(app, request.headers()).await;
     let boxed = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
@@ -90,7 +91,9 @@ async fn handle_body(
     if let Some(name) = header(request.headers(), SPACE)? {
         app.enter_space(&identity, Some(name.as_str()))?;
     }
+    let selection = ToolSelection::of_url(request.uri().path(), request.uri().query(), app.catalogue)?;
     let (mut head, body) = read_request(request).await?;
+    head.extensions.insert(selection);
     head.extensions.insert(identity);
     head.extensions.insert(active.notes.clone());
     if head.method != Method::POST {
@@ -157,7 +160,7 @@ async fn batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAd
 
 /// The response to one message of a batch, as JSON; empty for a notification.
 async fn batch_reply(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), message: Value) -> Bytes {
-    let mut active = ActiveRequest::start(app, (&head.method, PATH, ""), Some(peer));
+    let mut active = ActiveRequest::start(app, (&head.method, head.uri.path(), ""), Some(peer));
     let id = messages::id_of(&message);
     let failure = |code, text: &str| messages::rpc_error(code, text, id.clone()).to_string().into();
     let mut head = head.clone();

@@ -4,42 +4,52 @@
 //! through the one dispatcher; here is only what the protocol itself needs. Only this folder uses
 //! `rmcp`, because its API changes often.
 
+mod answers;
+mod coerce;
 mod connections;
+mod descriptions;
 mod endpoint;
 mod messages;
+mod names;
+mod next_call;
+mod oversized;
+mod profiles;
+mod repair;
 mod resources;
 mod schema;
 mod stdio;
+mod tool_calls;
+mod tool_search;
 mod tools;
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
-    Implementation, InitializeResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourceContents, ServerCapabilities,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation, InitializeResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::{Map, Value, json};
-use svcfs_base::{Caller, Fault, Kind, McpError, Protocol, TreePath};
+use serde_json::json;
+use svcfs_base::{Caller, Fault, Kind, Protocol};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::{self, RequestHead, RequestNotes};
-use svcfs_knowledge::kernel::{OperationAnswer, Space};
+use svcfs_knowledge::kernel::Space;
 
 use crate::active_request;
 use crate::app::{AppState, log};
-use crate::bind::{from_arguments, header};
+use crate::bind::header;
+use crate::reply;
 use crate::routes::SPACE;
 use crate::specials::VERSION;
-use crate::{media, reply};
 pub use connections::{AgentConnections, DRAINED, StopReason};
 pub(crate) use endpoint::{McpService, handle, service};
+pub(crate) use profiles::is_endpoint;
+pub use profiles::{ToolSelection, profile_names};
 pub use stdio::next_line;
-use tools::{ToolEntry, ToolList};
+use tools::ToolList;
 
 /// Path of the endpoint.
 pub(crate) const PATH: &str = "/mcp";
@@ -48,9 +58,6 @@ pub(crate) const PATH: &str = "/mcp";
 const METHODS: [&str; 6] =
     ["initialize", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
 
-/// Member of a request's `_meta` with which the svcfs command line requests the unchanged output.
-const RAW_OUTPUT_FLAG: &str = "svcfs/structure";
-
 /// Instructions that every agent gets at initialization.
 pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
     relative, such as `notes/today.md`. Before writing, read the resource svc://schema: it says which page \
@@ -58,11 +65,12 @@ pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown page
     svc_peek and svc_section show a part of a long page, svc_read all of it or some lines of it (offset and limit). \
     svc_write replaces a whole page: read it first, and give \
     the ETag you read as if_match, so that no other change is lost; svc_append adds to the end. Pages link to each other with \
-    [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version.";
+    [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version. A failure ends with `Next call:`, a call that \
+    succeeds when you send it unchanged. svc_tool_search finds tools that your list does not have.";
 
 /// The tool list as published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {
-    format!("{:#}\n", json!(ToolList::of(CATALOGUE).list()))
+    format!("{:#}\n", json!(ToolList::of(CATALOGUE).all()))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -74,117 +82,39 @@ pub(crate) struct McpHandler {
     tools: Arc<ToolList>,
     /// Space of a local client; none is the first one.
     space: Option<String>,
+    /// The tools that a local client has chosen.
+    selection: ToolSelection,
 }
 
 impl McpHandler {
     fn new(app: Arc<AppState>) -> Self {
         let tools = Arc::new(ToolList::of(app.catalogue));
-        Self { app, tools, space: None }
+        Self { app, tools, space: None, selection: ToolSelection::default() }
     }
 
-    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one. A local
-    /// client (see [`AgentConnections`]) has all permissions.
+    /// Who sent a request. A local client (see [`AgentConnections`]) has all permissions.
+    fn identity(&self, context: &RequestContext<RoleServer>) -> Result<CallerIdentity, Fault> {
+        let Some(parts) = context.extensions.get::<http::request::Parts>() else {
+            return Ok(CallerIdentity::UNRESTRICTED);
+        };
+        let identity = parts.extensions.get::<CallerIdentity>().cloned();
+        identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "this request was not authenticated"))
+    }
+
+    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one.
     fn authenticate(
         &self,
         context: &RequestContext<RoleServer>,
         notes: &RequestNotes,
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
-        let Some(parts) = context.extensions.get::<http::request::Parts>() else {
-            let space = self.app.space(self.space.as_deref())?;
-            notes.set_space(&space);
-            return Ok((CallerIdentity::UNRESTRICTED, space));
+        let identity = self.identity(context)?;
+        let space = match context.extensions.get::<http::request::Parts>() {
+            Some(parts) => self.app.enter_space(&identity, header(&parts.headers, SPACE)?.as_deref())?,
+            None => self.app.space(self.space.as_deref())?,
         };
-        let identity = parts.extensions.get::<CallerIdentity>().cloned();
-        let identity =
-            identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "this request was not authenticated"))?;
-        let space = self.app.enter_space(&identity, header(&parts.headers, SPACE)?.as_deref())?;
         notes.set_space(&space);
         Ok((identity, space))
     }
-
-    async fn call(
-        &self,
-        tool: &ToolEntry,
-        mut arguments: Map<String, Value>,
-        (context, notes): (&RequestContext<RoleServer>, &RequestNotes),
-    ) -> Result<CallToolResult, Fault> {
-        notes.set_operation(tool.entry.name);
-        let (identity, space) = self.authenticate(context, notes)?;
-        // Before validation: a caller without permission gets no other error.
-        tool.entry.check_permissions(&identity.permissions)?;
-        let is_for_agent = !wants_raw_output(&context.meta);
-        arguments = tool.decode(arguments)?;
-        let inputs = &tool.inputs;
-        let caller = if tool.entry.is_read_only() {
-            svcfs_base::Caller::new(svcfs_base::Protocol::Mcp)
-        } else {
-            from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
-        };
-        let caller = identity.apply_to(caller);
-        notes.set_actor(caller.actor());
-        notes.set_arguments(&arguments);
-        inputs.check_names(&arguments, &tool.extra_arguments)?;
-        if let Some(missing) = tool.missing_argument(&arguments) {
-            return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
-        }
-        let (mut result, meta) = if is_for_agent {
-            let operation = (tool.entry, tool.entry.call_for_agent);
-            let (answer, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
-            (to_tool_result(tool, answer), meta)
-        } else {
-            let operation = (tool.entry, tool.entry.call);
-            let (output, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
-            let mut result = CallToolResult::success(vec![ContentBlock::text("See structuredContent")]);
-            result.structured_content = Some(tool.wrap(output));
-            (result, meta)
-        };
-        result.content.extend(meta.lines().map(ContentBlock::text));
-        Ok(result)
-    }
-}
-
-/// Whether the caller requested the output unchanged and without text, as the svcfs command line
-/// does.
-fn wants_raw_output(meta: &Map<String, Value>) -> bool {
-    meta.get(RAW_OUTPUT_FLAG).is_some_and(|wanted| wanted == true)
-}
-
-/// An answer for agents. Either the text is the full answer, or the structure is and the text
-/// repeats it, so clients that read only one of them miss nothing.
-fn to_tool_result(tool: &ToolEntry, OperationAnswer { output, text }: OperationAnswer) -> CallToolResult {
-    if tool.entry.is_text_only {
-        return CallToolResult::success(match text {
-            Some(text) => vec![ContentBlock::text(text)],
-            None => binary_content(&output),
-        });
-    }
-    let mut result = CallToolResult::structured(tool.to_structured(output));
-    if let Some(text) = text {
-        result.content = vec![ContentBlock::text(text)];
-    }
-    result
-}
-
-/// Binary content: a description, and the bytes in a form that clients can show.
-fn binary_content(output: &Value) -> Vec<ContentBlock> {
-    let text = |name: &str| output[name].as_str().unwrap_or_default();
-    let encoded = output.pointer("/content/base64").and_then(Value::as_str);
-    let (Some(encoded), Ok(path)) = (encoded, TreePath::parse(text("path"))) else {
-        return vec![ContentBlock::text(output.to_string())];
-    };
-    let mime = media::of(&path, &STANDARD.decode(encoded).unwrap_or_default());
-    let mime = media::without_parameters(&mime).to_owned();
-    let etag = if text("etag").is_empty() { String::new() } else { format!("[ETag: {}]\n\n", text("etag")) };
-    let description = ContentBlock::text(format!("{etag}{path} is not text but {mime}; its bytes follow"));
-    let content = match mime.split('/').next() {
-        Some("image") => ContentBlock::image(encoded, mime),
-        Some("audio") => ContentBlock::audio(encoded, mime),
-        _ => {
-            let contents = ResourceContents::blob(encoded, resources::file_uri(&path)).with_mime_type(mime);
-            ContentBlock::resource(contents)
-        }
-    };
-    vec![description, content]
 }
 
 impl ServerHandler for McpHandler {
@@ -198,9 +128,9 @@ impl ServerHandler for McpHandler {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.list()))
+        self.listed_tools(&context)
     }
 
     async fn call_tool(
@@ -208,18 +138,7 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
-        let Some(tool) = self.tools.find(&request.name) else {
-            let message = format!(
-                "there is no tool `{}`; tools/list names them all",
-                svcfs_base::escape_unprintable(&request.name)
-            );
-            return Err(ErrorData::invalid_params(message, None));
-        };
-        let audit_target = AuditTarget::of(&self.app, &context, ("tools/call", &request.name));
-        let outcome = self.call(tool, arguments, (&context, audit_target.notes())).await;
-        audit_target.end(outcome.as_ref().err());
-        outcome.map(Into::into).or_else(|fault| failure(&fault, &request.name))
+        self.run_tool(request, context).await
     }
 
     async fn list_resources(
@@ -315,23 +234,6 @@ impl AuditTarget {
         match self {
             Self::HttpRequest(notes) => notes.set_status(status),
             Self::Standalone(request) => request.finish(status),
-        }
-    }
-}
-
-/// A fault for an agent: a tool result that it can read and act on, except for internal errors.
-fn failure(fault: &Fault, tool: &str) -> Result<CallToolResponse, ErrorData> {
-    let id = active_request::new_id();
-    log(fault, tool, &id);
-    let is_generic = reply::is_generic(fault.kind());
-    let mut text = if is_generic { reply::generic(&id) } else { fault.message().to_owned() };
-    match fault.kind().mcp() {
-        McpError::Internal => Err(ErrorData::internal_error(text, None)),
-        McpError::Tool => {
-            if !is_generic && !fault.detail().is_empty() {
-                text.push_str(&format!("\n{}", json!(fault.detail())));
-            }
-            Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
         }
     }
 }

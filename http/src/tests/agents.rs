@@ -27,6 +27,27 @@ pub(super) async fn ask(protocol: &Listening, method: &str, params: Value) -> Va
     ask_with(protocol, &[], method, params).await
 }
 
+/// The values of a structure that a text does not say. Clients drop one of both.
+fn leaves_not_in(text: &str, value: &Value, place: &str, missing: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            members.iter().for_each(|(name, member)| leaves_not_in(text, member, &format!("{place}/{name}"), missing));
+        }
+        Value::Array(items) => items.iter().for_each(|item| leaves_not_in(text, item, place, missing)),
+        // A tree shows paths by indentation, and entries without a size are folders.
+        _ if ["path", "size", "type"].iter().any(|name| place.ends_with(&format!("/{name}")))
+            && place.starts_with("tree/") => {}
+        Value::String(leaf) => {
+            let quoted = Value::from(leaf.as_str()).to_string();
+            let is_there =
+                text.to_lowercase().contains(&leaf.to_lowercase()) || text.contains(&quoted[1..quoted.len() - 1]);
+            missing.extend((!is_there).then(|| format!("{place}: {leaf}")));
+        }
+        Value::Number(leaf) => missing.extend((!text.contains(&leaf.to_string())).then(|| format!("{place}: {leaf}"))),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
 /// The answer of a tool, which is as its published schema says.
 pub(super) async fn call(protocol: &Listening, name: &str, arguments: Value) -> Value {
     let answer = ask(protocol, "tools/call", json!({ "name": name, "arguments": arguments })).await;
@@ -40,6 +61,12 @@ pub(super) async fn call(protocol: &Listening, name: &str, arguments: Value) -> 
             let faults: Vec<String> =
                 schema.iter_errors(structure).map(|error| format!("{}: {error}", error.instance_path())).collect();
             assert_eq!(faults, [""; 0], "{name} {arguments}: {structure}");
+            let texts =
+                answer["result"]["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str());
+            let text = texts.collect::<Vec<_>>().join("\n");
+            let mut missing = Vec::new();
+            leaves_not_in(&text, structure, name.trim_start_matches("svc_"), &mut missing);
+            assert_eq!(missing, [""; 0], "{name} {arguments}: {text}\n{structure}");
         }
     }
     answer
@@ -124,7 +151,8 @@ async fn a_tool_writes_under_the_agents_name_and_precondition() {
     let stale = call(&protocol, "svc_write", arguments).await;
     assert_eq!(stale["result"]["isError"], true);
     let text = stale["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.starts_with("conflict: file was modified") && text.contains("\"etag\""), "{text}");
+    assert!(text.starts_with("conflict: file was modified") && text.contains("\"current_etag\""), "{text}");
+    assert!(text.ends_with("\nNext call: svc_read {\"path\":\"a.md\"}"), "{text}");
 
     let versions = call(&protocol, "svc_versions", json!({ "path": "a.md" })).await;
     let authors = versions["result"]["structuredContent"]["result"].as_array().unwrap().clone();
@@ -134,7 +162,8 @@ async fn a_tool_writes_under_the_agents_name_and_precondition() {
     let read = call(&protocol, "svc_read", json!({ "path": "a.md" })).await;
     let text = read["result"]["content"][0]["text"].as_str().unwrap();
     let etag = svcfs_base::ETag::from_content(b"# B\n");
-    assert_eq!(text, format!("[ETag: {etag}]\n\n# B\n"));
+    let hash = versions["result"]["structuredContent"]["result"][0]["hash"].as_str().unwrap();
+    assert_eq!(text, format!("[etag: {etag} version: {hash}]\n\n# B\n"));
     let text = versions["result"]["content"][0]["text"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), versions["result"]["structuredContent"]);
     assert!(protocol.stopped().await);
@@ -198,7 +227,8 @@ async fn refusals_have_the_shape_of_their_kind() {
         assert!(message.starts_with(&format!("there is no tool `{name}`")), "{answer}");
     }
     let missing = call(&protocol, "svc_read", json!({ "path": "a.md" })).await;
-    assert_eq!(missing["result"]["content"][0]["text"], "file not found: a.md");
+    let text = missing["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("file not found: a.md\n"), "{text}");
     assert_eq!(missing["result"]["isError"], true);
     assert!(protocol.stopped().await);
 }
@@ -215,7 +245,8 @@ async fn internal_faults_reach_agents_without_internal_details() {
     let upstream = call(&protocol, "svc_fail", json!({ "how": "upstream" })).await;
     assert!(upstream["result"]["isError"] == true && !upstream.to_string().contains("secret"), "{upstream}");
     let off = call(&protocol, "svc_fail", json!({ "how": "disabled" })).await;
-    assert_eq!(off["result"]["content"][0]["text"], "drafts are off");
+    let text = off["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("drafts are off\nNext call: svc_tool_search "), "{text}");
     assert!(protocol.stopped().await);
 }
 

@@ -1,6 +1,7 @@
 mod admission;
 mod agent_connections;
 mod agent_messages;
+mod agent_profiles;
 mod agent_schemas;
 mod agents;
 mod as_of;

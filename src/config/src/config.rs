@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 use crate::sections::{
     assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig, claims::ClaimsConfig,
     dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig,
-    lint::LintConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav,
-    publish::PublishConfig, render::RenderConfig, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
-    space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, webhooks::WebhookEntry,
-    webhooks::WebhooksConfig, workflow::WorkflowConfig,
+    lint::LintConfig, mcp::McpConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config,
+    protocols::WebDav, publish::PublishConfig, render::RenderConfig, schema::SchemaConfig, search::SearchConfig,
+    server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
+    webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -46,6 +46,7 @@ pub struct Config {
     pub(crate) files: FilesConfig,
     pub(crate) assets: AssetsConfig,
     pub(crate) memory: MemoryConfig,
+    pub(crate) mcp: McpConfig,
     pub(crate) janitor: JanitorConfig,
     pub(crate) drafts: DraftsConfig,
     pub(crate) backup: BackupConfig,

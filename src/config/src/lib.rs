@@ -50,6 +50,7 @@ pub use sections::drafts::DraftSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::links::{LinkResolution, LinksConfig};
 pub use sections::lint::{LintSettings, RuleLevel, RuleLevels};
+pub use sections::mcp::{McpConfig, McpProfile};
 pub use sections::memory::MemorySettings;
 pub use sections::net::NetSettings;
 pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};

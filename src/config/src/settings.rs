@@ -26,6 +26,7 @@ use crate::sections::{
     janitor::JanitorSettings,
     links::LinksConfig,
     lint::LintSettings,
+    mcp::McpConfig,
     memory::MemoryConfig,
     memory::MemorySettings,
     net::NetConfig,
@@ -37,6 +38,7 @@ use crate::sections::{
     schema::SchemaConfig,
     search::{SearchConfig, SearchSettings},
     server::ServerConfig,
+    tracing::TracingConfig,
     versioning::VersioningConfig,
     versioning::VersioningStrategy,
     webhooks::WebhookEntry,
@@ -75,6 +77,8 @@ pub struct Settings {
     pub assets: AssetsSettings,
     /// Memory of agents.
     pub memory: MemorySettings,
+    /// The protocol of agents.
+    pub mcp: McpConfig,
     /// Scans for stale, broken and empty pages.
     pub janitor: JanitorSettings,
     /// Drafts.
@@ -161,6 +165,7 @@ impl Settings {
             schema,
             files,
             memory,
+            mcp,
             janitor,
             drafts,
             backup,
@@ -182,18 +187,16 @@ impl Settings {
             spaces: listed,
             origin: ConfigOrigin { path, lines, problems },
         } = config;
-        let [tracing_is_valid, versioning_is_valid, auth_is_valid] = valid_sections(&problems);
         let mut check = SettingsCheck { lines, problems };
 
-        check.check_combinations(Some(&versioning).filter(|_| versioning_is_valid), &assets, &files);
+        check.check_combinations(&versioning, &assets, &files);
         let (spaces, workflow) = (check.spaces(listed), check.workflow(&workflow));
         let backup = check.backup(backup, &mut overrides, &versioning);
-        let (dataview, memory, janitor, audit) = check.upkeep(dataview, memory, janitor, &audit);
+        let (dataview, memory, janitor, audit, log) = check.upkeep(dataview, memory, janitor, (&audit, tracing));
         let (search, drafts) = (check.search(search), check.value("drafts.auto_discard", drafts.resolve()));
-        let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
+        let auth = check.auth(override_auth(auth, &mut overrides));
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
         let (net, webhooks) = check.requests(net, webhooks, webhook_entries);
-        let log = tracing_is_valid.then(|| check.value("tracing.file", tracing.resolve())).flatten();
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
         let complete = || {
             Some(Self {
@@ -208,6 +211,7 @@ impl Settings {
                 scratch: files.scratch,
                 assets: assets.resolve(),
                 memory: memory?,
+                mcp,
                 janitor: janitor?,
                 drafts: drafts?,
                 backup: backup?,
@@ -234,13 +238,6 @@ impl Settings {
     }
 }
 
-/// Whether the parts of `tracing`, `versioning` and `auth` were accepted. These sections are
-/// validated as a unit: after a rejected key, a second error would mislead.
-fn valid_sections(problems: &[ConfigProblem]) -> [bool; 3] {
-    let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
-    ["tracing.", "versioning.", "auth."].map(is_valid)
-}
-
 /// Flags of `[auth]` override the file.
 fn override_auth(mut auth: AuthConfig, overrides: &mut CliOverrides) -> AuthConfig {
     auth.kind = overrides.auth.unwrap_or(auth.kind);
@@ -253,6 +250,15 @@ fn override_auth(mut auth: AuthConfig, overrides: &mut CliOverrides) -> AuthConf
     }
     auth
 }
+
+/// The settings of what the server does in the background, and of its records.
+type Upkeep = (
+    Option<DataviewSettings>,
+    Option<MemorySettings>,
+    Option<JanitorSettings>,
+    Option<AuditSettings>,
+    Option<LogOutput>,
+);
 
 struct SettingsCheck {
     lines: BTreeMap<String, usize>,
@@ -267,8 +273,14 @@ impl SettingsCheck {
         settings.ok_or(ConfigError::Invalid { path, problems: self.problems })
     }
 
-    fn auth(&mut self, auth: AuthConfig, is_valid: bool) -> Option<AuthSettings> {
-        if is_valid { auth.resolve(&mut |key, message| self.report(key, message)) } else { None }
+    /// Whether all keys of `tracing.`, `versioning.` or `auth.` were accepted. These sections are
+    /// validated as a unit: after a rejected key, a second error would mislead.
+    fn is_valid(&self, section: &str) -> bool {
+        !self.problems.iter().any(|problem| problem.key.starts_with(section))
+    }
+
+    fn auth(&mut self, auth: AuthConfig) -> Option<AuthSettings> {
+        if self.is_valid("auth.") { auth.resolve(&mut |key, message| self.report(key, message)) } else { None }
     }
 
     /// Requests to other servers.
@@ -300,13 +312,15 @@ impl SettingsCheck {
         dataview: DataviewConfig,
         memory: MemoryConfig,
         janitor: JanitorConfig,
-        audit: &AuditConfig,
-    ) -> (Option<DataviewSettings>, Option<MemorySettings>, Option<JanitorSettings>, Option<AuditSettings>) {
+        (audit, tracing): (&AuditConfig, TracingConfig),
+    ) -> Upkeep {
         let dataview = self.value("dataview.query_timeout", dataview.resolve());
         let memory = memory.resolve(&mut |key, message| self.report(key, message));
         let janitor = self.value("janitor.interval", janitor.resolve());
         let audit = self.value("audit.max_size", audit.resolve()).flatten();
-        (dataview, memory, janitor, audit)
+        let is_valid = self.is_valid("tracing.");
+        let log = is_valid.then(|| self.value("tracing.file", tracing.resolve())).flatten();
+        (dataview, memory, janitor, audit, log)
     }
 
     fn search(&mut self, search: SearchConfig) -> SearchSettings {
@@ -370,14 +384,10 @@ impl SettingsCheck {
     }
 
     /// Reports values that conflict with others of their section.
-    fn check_combinations(
-        &mut self,
-        versioning: Option<&VersioningConfig>,
-        assets: &AssetsConfig,
-        files: &FilesConfig,
-    ) {
-        for (key, error) in versioning.into_iter().flat_map(VersioningConfig::unused_keys) {
-            if self.lines.contains_key(key) {
+    fn check_combinations(&mut self, versioning: &VersioningConfig, assets: &AssetsConfig, files: &FilesConfig) {
+        let is_valid = self.is_valid("versioning.");
+        for (key, error) in versioning.unused_keys() {
+            if is_valid && self.lines.contains_key(key) {
                 self.report(key, error);
             }
         }

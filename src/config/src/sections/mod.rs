@@ -14,6 +14,7 @@ pub(crate) mod files;
 pub(crate) mod janitor;
 pub(crate) mod links;
 pub(crate) mod lint;
+pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod net;
 pub(crate) mod nfs;

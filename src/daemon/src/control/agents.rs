@@ -19,7 +19,7 @@ use hyper::client::conn::http1;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use svcfs_http::AgentConnections;
+use svcfs_http::{AgentConnections, ToolSelection, profile_names};
 use tokio::net::UnixStream;
 
 use super::{AGENTS, SOCKET, error, requests};
@@ -35,20 +35,24 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Names a space other than the first.
 const SPACE: &str = "X-Svc-Space";
 
+/// Names the profile of tools, if the agent has chosen one.
+const PROFILE: &str = "X-Svc-Profile";
+
 /// An agent whose connection is about to change its protocol.
 pub(super) struct ArrivingAgent {
     upgrade: OnUpgrade,
     space: Option<String>,
+    tools: ToolSelection,
 }
 
 impl ArrivingAgent {
     /// Serves it to the end.
     pub(super) async fn serve(self, agents: &AgentConnections) {
-        let Self { upgrade, space } = self;
+        let Self { upgrade, space, tools } = self;
         let outcome = match upgrade.await {
             Ok(connection) => {
                 let (input, output) = tokio::io::split(TokioIo::new(connection));
-                agents.serve(input, output, space).await.map_err(anyhow::Error::new)
+                agents.with_tools(tools).serve(input, output, space).await.map_err(anyhow::Error::new)
             }
             Err(cause) => Err(anyhow::Error::new(cause)),
         };
@@ -72,17 +76,28 @@ pub(super) fn accept(
     if !agents.has_space(space.as_deref()) {
         return error(StatusCode::NOT_FOUND, &format!("space not found: {}", space.unwrap_or_default()));
     }
-    *arriving.lock() = Some(ArrivingAgent { upgrade: hyper::upgrade::on(&mut request), space });
+    let profile = value(PROFILE);
+    let Some(tools) = profile.as_deref().map_or_else(|| Some(ToolSelection::default()), ToolSelection::of_profile)
+    else {
+        let message = format!("there is no profile `{}`; use {}", profile.unwrap_or_default(), profile_names());
+        return error(StatusCode::BAD_REQUEST, &message);
+    };
+    *arriving.lock() = Some(ArrivingAgent { upgrade: hyper::upgrade::on(&mut request), space, tools });
     let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
     response.header(CONNECTION, "upgrade").header(UPGRADE, PROTOCOL).body(Full::default())
 }
 
-/// Connects to the process that has `root`, through its `state` directory if a mount covers the
-/// root. None when none answers, or it is stopping, or it does not serve this root.
+/// Connects to the process that has `root`, with a profile of tools, through its `state` directory
+/// if a mount covers the root. None when none answers, or it is stopping, or it does not serve this
+/// root.
 ///
 /// # Errors
 /// `Refused` when this user may not use the socket, or the process is older than this program.
-pub async fn connect(root: &Path, state: Option<&File>) -> Result<Option<TokioIo<Upgraded>>, CommandFailure> {
+pub async fn connect(
+    root: &Path,
+    state: Option<&File>,
+    profile: Option<&str>,
+) -> Result<Option<TokioIo<Upgraded>>, CommandFailure> {
     let (socket, space) = match state.filter(|_| svcfs_mount::is_mounted(root)) {
         Some(state) => (PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", state.as_raw_fd())), None),
         None => presence::control_socket(root),
@@ -91,6 +106,9 @@ pub async fn connect(root: &Path, state: Option<&File>) -> Result<Option<TokioIo
     let mut request = Request::post(AGENTS).header(HOST, "svcfs").header(CONNECTION, "upgrade");
     if let Some(space) = &space {
         request = request.header(SPACE, space);
+    }
+    if let Some(profile) = profile {
+        request = request.header(PROFILE, profile);
     }
     let request = request.header(UPGRADE, PROTOCOL).body(Full::<Bytes>::default());
     let request = request.context("the request cannot be serialised")?;

@@ -16,7 +16,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use svcfs_base::Fault;
 use svcfs_config::CliOverrides;
-use svcfs_http::StopReason;
+use svcfs_http::{StopReason, ToolSelection};
 use svcfs_mount::MountNamespace;
 use svcfs_store::StatePaths;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +50,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct AgentProcess {
     root: PathBuf,
     config: Option<PathBuf>,
+    /// The profile of tools; none is that of the settings.
+    profile: Option<String>,
     listening: SignalRuntime,
     relay: AgentRelay,
     /// Until when a server may take the root over.
@@ -86,9 +88,9 @@ fn wait_for_retry(attempt: u32) {
 
 impl AgentProcess {
     /// Starts to read standard input.
-    pub fn new(root: PathBuf, config: Option<PathBuf>, listening: SignalRuntime) -> Self {
+    pub fn new(root: PathBuf, (config, profile): (Option<PathBuf>, Option<String>), listening: SignalRuntime) -> Self {
         let relay = AgentRelay::start(&listening.runtime, listening.end.clone());
-        Self { root, config, listening, relay, handover_until: None, state: None }
+        Self { root, config, profile, listening, relay, handover_until: None, state: None }
     }
 
     /// Serves the agent until it closes standard input, or a signal.
@@ -127,7 +129,7 @@ impl AgentProcess {
     fn find_server(&mut self, is_first: bool) -> Result<Option<AgentServer>, CommandFailure> {
         let mut waiting_since = Instant::now();
         for attempt in 1.. {
-            let connected = control::connect_agent(&self.root, self.state.as_ref());
+            let connected = control::connect_agent(&self.root, self.state.as_ref(), self.profile.as_deref());
             if let Some(connection) = self.listening.runtime.block_on(connected)? {
                 return Ok(Some(AgentServer::Process(connection)));
             }
@@ -209,7 +211,8 @@ impl AgentProcess {
         running: &mut RunningServer,
         release: &CancellationToken,
     ) -> Result<Option<ConnectionEnd>, CommandFailure> {
-        let Self { listening, relay, .. } = self;
+        let Self { listening, relay, profile, .. } = self;
+        let selection = profile.as_deref().and_then(ToolSelection::of_profile).unwrap_or_default();
         let path = running.root.space().vfs.root().to_owned();
         let role = ControlRole::Agent(release.clone());
         let control = control::listen(&running.mounts, role, &path, &listening.runtime)?;
@@ -219,7 +222,7 @@ impl AgentProcess {
         listening.runtime.block_on(async {
             let (near, far) = tokio::io::duplex(BUFFER_BYTES);
             let (input, output) = tokio::io::split(far);
-            let local = agents.clone();
+            let local = agents.with_tools(selection);
             let serving = tokio::spawn(async move { local.serve(input, output, None).await });
             let stopping = async {
                 tokio::select! {

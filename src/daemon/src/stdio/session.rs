@@ -40,9 +40,17 @@ struct MessageHead<'a> {
 #[derive(Default, Deserialize)]
 struct KnownParams {
     name: Option<String>,
+    arguments: Option<KnownArguments>,
     #[serde(rename = "requestId")]
     request_id: Option<Value>,
     handover: Option<bool>,
+}
+
+/// The arguments of a tool that runs another one.
+#[derive(Default, Deserialize)]
+struct KnownArguments {
+    #[serde(default)]
+    name: Value,
 }
 
 impl MessageHead<'_> {
@@ -64,8 +72,14 @@ fn is_repeatable(message: &MessageHead<'_>) -> bool {
     if message.method.as_deref() != Some("tools/call") {
         return true;
     }
-    let name = message.params().name.unwrap_or_default();
-    let name = name.strip_prefix(TOOL_PREFIX).unwrap_or(&name);
+    let params = message.params();
+    let name = params.name.unwrap_or_default();
+    let name = match name.strip_prefix(TOOL_PREFIX).unwrap_or(&name) {
+        "tool_search" => return true,
+        "tool_call" => params.arguments.as_ref().and_then(|inner| inner.name.as_str()).unwrap_or_default(),
+        name => name,
+    };
+    let name = name.strip_prefix(TOOL_PREFIX).unwrap_or(name);
     let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
     // A tool that is unknown here is one of a newer server.
     entries.find(|entry| entry.name == name).is_some_and(|entry| entry.is_read_only())

@@ -51,7 +51,7 @@ async def converse(server, mode):
         stale = await client.call_tool("svc_write", {"path": page, "content": "x", "if_match": written["etag"]})
         assert stale.is_error and last["etag"] in stale.content[0].text, stale
         text, structure = await call(client, "svc_read", again, path=page)
-        assert text.startswith(f"[ETag: {last['etag']}]") and structure is None, structure
+        assert text.startswith(f"[etag: {last['etag']} version: ") and structure is None, structure
         await call(client, "svc_read", "[lines 6-6 of 12; continue with offset 6]\n\n# ", path=page, offset=5, limit=1)
         await call(client, "svc_append", "Appended", path=page, content="more\n")
         _, found = await call(client, "svc_search", "fox & <b>", query=f'fox path:{page}')

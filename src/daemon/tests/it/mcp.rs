@@ -96,3 +96,50 @@ fn a_signal_ends_it_although_the_agent_says_nothing() {
     });
     assert_eq!(status.unwrap().code(), Some(0));
 }
+
+/// The names that a session lists.
+fn listed(root: &str, flags: &[&str]) -> Vec<String> {
+    let client = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let input = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {} }),
+    ]
+    .map(|message| format!("{message}\n"))
+    .concat();
+    let output = svcfs(&[&["mcp", "--root", root], flags].concat()).write_stdin(input).assert().success();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    let list: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list}")).iter();
+    tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_agent_chooses_its_tools_in_its_own_and_in_another_process() {
+    let place = Place::with_root();
+    let root = place.at("kb");
+    let check = || {
+        let full = listed(&root, &[]);
+        let core = listed(&root, &["--profile", "core"]);
+        let reader = listed(&root, &["--profile", "core/readonly"]);
+        assert!(full.len() > 60 && core.len() < 21 && core.contains(&"svc_tool_call".to_owned()), "{full:?} {core:?}");
+        assert!(reader.len() < core.len() && !reader.contains(&"svc_write".to_owned()), "{reader:?}");
+    };
+    check();
+    let mut first =
+        program().args(["mcp", "--root", &root]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = first.stdin.take().unwrap();
+    writeln!(stdin, "{}", json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).unwrap();
+    let mut lines = BufReader::new(first.stdout.take().unwrap());
+    within("its first answer", move || {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+    });
+    check();
+    drop(stdin);
+    first.wait().unwrap();
+    let output = svcfs(&["mcp", "--root", &root, "--profile", "all"]).assert().failure();
+    let told = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(told.contains("`core`, `read`, `memory`, `tasks`, `full`"), "{told}");
+}

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use svcfs_base::{Actor, ETag, Fault, TreePath};
+use svcfs_base::{Actor, ETag, Fault, TreePath, VersionId};
 use svcfs_text::canvas::{Canvas, EMPTY_CANVAS, is_canvas_path};
 use svcfs_work::Lane;
 
@@ -11,7 +11,10 @@ use super::query::{self, CanvasFilter};
 use super::{DEFAULT_ACTOR, check_path, edit, generate, parse, read, rearrange, write};
 use crate::files::DeletedFile;
 use crate::graph;
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true};
+use crate::kernel::{
+    FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true, page_head,
+    version_for_agents,
+};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -75,6 +78,8 @@ pub struct CanvasDocument {
     pub etag: ETag,
     /// The JSON document as stored
     pub content: String,
+    #[serde(skip)]
+    version: Option<VersionId>,
 }
 
 impl Operation for ReadCanvas {
@@ -88,10 +93,11 @@ impl Operation for ReadCanvas {
         let canvas = read(cx, &self.path)?;
         // Obsidian creates canvases without any text.
         let content = if canvas.text.trim().is_empty() { EMPTY_CANVAS.to_owned() } else { canvas.text };
-        Ok(CanvasDocument { path: self.path, etag: canvas.etag, content })
+        let version = version_for_agents(cx, &self.path, canvas.etag);
+        Ok(CanvasDocument { path: self.path, etag: canvas.etag, content, version })
     }
     fn render_text(canvas: &CanvasDocument) -> Option<String> {
-        Some(format!("[ETag: {}]\n\n{}", canvas.etag, canvas.content))
+        Some(format!("{}\n\n{}", page_head(canvas.etag, canvas.version.as_ref()), canvas.content))
     }
 }
 

@@ -88,6 +88,7 @@ pub struct ReleasedClaim {
 
 impl Operation for ReleaseClaim {
     const NAME: &'static str = "release";
+    const DESTRUCTIVE: bool = false;
     const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;

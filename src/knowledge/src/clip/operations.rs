@@ -46,6 +46,7 @@ pub struct ClipResult {
 
 impl Operation for ClipUrl {
     const NAME: &'static str = "clip";
+    const OPEN_WORLD: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::Folder("folder");
     const HTTP: &'static [Route] = &[Route::post("/clip")];
     const TOOL: bool = true;

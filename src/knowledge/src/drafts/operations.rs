@@ -58,7 +58,8 @@ impl Operation for CreateDraft {
         Ok(summary(cx, &cx.space.vfs.draft(draft.id)?))
     }
     fn render_text(draft: &DraftSummary) -> Option<String> {
-        Some(format!("Opened draft {} (branch {})", draft.id, draft.branch))
+        let DraftSummary { id, branch, actor, created_at, .. } = draft;
+        Some(format!("Opened draft {id} of {actor} at {created_at} (branch {branch}); it changes 0 pages"))
     }
 }
 

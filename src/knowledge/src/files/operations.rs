@@ -8,7 +8,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Actor, CommitId, ETag, Fault, FileKind, Limit, Precondition, Timestamp, TreePath};
+use svcfs_base::{Actor, CommitId, ETag, Fault, FileKind, Limit, Precondition, Timestamp, TreePath, VersionId};
 use svcfs_vfs::PastState;
 use svcfs_work::Lane;
 
@@ -19,7 +19,8 @@ use super::tree::FileTreeNode;
 use super::tree_text::TreeText;
 use super::{assets, past_tree, read, symlink, tree, write};
 use crate::kernel::{
-    AsOf, FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route, past_file,
+    AsOf, FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route, page_head,
+    past_file, version_for_agents,
 };
 use crate::usage;
 use edits::EditFile;
@@ -172,6 +173,8 @@ pub struct FileResponse {
     /// The commit that was read, with `as_of`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<CommitId>,
+    #[serde(skip)]
+    version: Option<VersionId>,
 }
 
 /// The type of a file that is not an ordinary one.
@@ -217,12 +220,13 @@ impl Operation for ReadFile {
         if page.not_modified {
             return Some(format!("not modified (etag: {})", page.etag));
         }
+        let head = page_head(page.etag, page.version.as_ref());
         match (&page.frontmatter, page.content.as_ref().and_then(TextOrBytes::text)) {
-            (Some(frontmatter), _) => serde_json::to_string(frontmatter).ok(),
+            (Some(frontmatter), _) => Some(format!("{head}\n\n{}", Value::Object(frontmatter.clone()))),
             (None, Some(text)) => {
                 let lines = page.lines.as_ref().map(|lines| format!("\n[{lines}]")).unwrap_or_default();
                 let commit = page.as_of.map(|commit| format!("\n[as of: {commit}]")).unwrap_or_default();
-                Some(format!("[ETag: {}]{commit}{lines}\n\n{text}", page.etag))
+                Some(format!("{head}{commit}{lines}\n\n{text}"))
             }
             (None, None) => None,
         }
@@ -236,6 +240,7 @@ impl ReadFile {
         let page = FileResponse {
             kind: symlink::is_link(cx, &self.path).then_some(FileType::Symlink),
             permalink: read::permalink(cx.public_url(), &self.path),
+            version: version_for_agents(cx, &self.path, file.etag),
             ..self.response(&file.content, file.etag, read::to_timestamp(file.attributes.modified))
         };
         Ok((file.content, page))
@@ -264,6 +269,7 @@ impl ReadFile {
             lines: None,
             frontmatter: None,
             as_of: None,
+            version: None,
         }
     }
 }

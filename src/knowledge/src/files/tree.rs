@@ -177,14 +177,15 @@ pub fn render_tree(nodes: &[FileTreeNode]) -> String {
 }
 
 fn render_nodes(nodes: &[FileTreeNode], level: usize, text: &mut String) {
-    for FileTreeNode { name, size, children, .. } in nodes {
+    for FileTreeNode { name, size, children, modified, kind, is_dir, permalink, .. } in nodes {
         text.extend(std::iter::repeat_n("  ", level));
-        match children {
-            None => text.push_str(&format!("{name} ({size} bytes)\n")),
-            Some(children) => {
-                text.push_str(&format!("{name}/\n"));
-                render_nodes(children, level + 1, text);
-            }
+        let changed = modified.map(|time| format!(", changed {time}")).unwrap_or_default();
+        let link = if *kind == Some(NodeType::Symlink) { ", symbolic link" } else { "" };
+        let address = permalink.as_ref().map(|address| format!(", {address}")).unwrap_or_default();
+        match is_dir {
+            false => text.push_str(&format!("{name} ({size} bytes{changed}{link}{address})\n")),
+            true => text.push_str(&format!("{name}/{changed}\n")),
         }
+        children.iter().for_each(|children| render_nodes(children, level + 1, text));
     }
 }

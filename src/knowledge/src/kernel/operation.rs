@@ -33,6 +33,14 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Whether callers with the scope `propose` may run it, although it writes: its changes are of
     /// pages and go into the caller's draft, or it changes no page.
     const PROPOSABLE: bool = false;
+    /// Whether it removes or undoes what was there, so that clients may ask their user before they
+    /// run it. Replacing a page is not destructive: its versions stay.
+    const DESTRUCTIVE: bool = match Self::HTTP.first() {
+        Some(route) => matches!(route.method, HttpMethod::Delete),
+        None => false,
+    };
+    /// Whether it reads documents of other servers.
+    const OPEN_WORLD: bool = false;
     /// Whether its caller must have a name, because a default name would be shared by many.
     const REQUIRES_ACTOR: bool = false;
     /// Whether callers need the scope `write` although it changes nothing: its answer is only for
@@ -99,6 +107,10 @@ pub struct OperationEntry {
     pub is_conditional: bool,
     /// [`Operation::PROPOSABLE`]
     pub is_proposable: bool,
+    /// [`Operation::DESTRUCTIVE`]
+    pub is_destructive: bool,
+    /// [`Operation::OPEN_WORLD`]
+    pub is_open_world: bool,
     /// [`Operation::REQUIRES_ACTOR`]
     pub requires_actor: bool,
     /// [`Operation::NEEDS_WRITE_SCOPE`]
@@ -137,6 +149,8 @@ impl OperationEntry {
             lane: O::LANE,
             is_conditional: O::CONDITIONAL,
             is_proposable: O::PROPOSABLE,
+            is_destructive: O::DESTRUCTIVE,
+            is_open_world: O::OPEN_WORLD,
             requires_actor: O::REQUIRES_ACTOR,
             needs_write_scope: O::NEEDS_WRITE_SCOPE,
             is_admin: O::ADMIN,

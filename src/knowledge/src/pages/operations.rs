@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{ETag, Fault, Kind, TreePath, VersionId};
 use svcfs_text::lint::LintIssue;
 use svcfs_text::sections::{SectionSelector, section};
 use svcfs_text::{Heading, headings};
@@ -12,7 +12,8 @@ use super::page_summary::{self, PageSummary};
 use super::templates;
 use crate::append_only::external_rewrite;
 use crate::kernel::{
-    AsOf, FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, past_file, require_path,
+    AsOf, FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, page_head, past_file,
+    require_path, version_for_agents,
 };
 use crate::schemas::lint_page;
 
@@ -246,6 +247,10 @@ pub struct SectionText {
     pub line_start: usize,
     /// Last line of the section, from 1
     pub line_end: usize,
+    #[serde(skip)]
+    etag: ETag,
+    #[serde(skip)]
+    version: Option<VersionId>,
 }
 
 impl Operation for ReadSection {
@@ -264,9 +269,13 @@ impl Operation for ReadSection {
                 return Err(Fault::new(Kind::Invalid, "use either `heading` or `index`, not both"));
             }
         };
-        let content = match self.as_of.noted_state(cx)? {
-            Some(state) => past_file(cx, &state, &self.path)?.content,
-            None => super::file(cx, &self.path)?.content,
+        let (content, version) = match self.as_of.noted_state(cx)? {
+            Some(state) => (past_file(cx, &state, &self.path)?.content, None),
+            None => {
+                let file = super::file(cx, &self.path)?;
+                let version = version_for_agents(cx, &self.path, file.etag);
+                (file.content, version)
+            }
         };
         let text = String::from_utf8_lossy(&content);
         let hit = section(&text, selector).ok_or_else(|| match selector {
@@ -283,12 +292,15 @@ impl Operation for ReadSection {
             content: hit.content,
             line_start: hit.line_start,
             line_end: hit.line_end,
+            etag: ETag::from_content(&content),
+            version,
         })
     }
     fn render_text(section: &SectionText) -> Option<String> {
-        let SectionText { path, heading, level, content, line_start, line_end } = section;
+        let SectionText { path, heading, level, content, line_start, line_end, etag, version } = section;
+        let head = page_head(*etag, version.as_ref());
         let prefix = "#".repeat(usize::from(*level));
-        Some(format!("[{path}, lines {line_start}-{line_end}]\n\n{prefix} {heading}\n\n{content}"))
+        Some(format!("{head}\n[{path}, lines {line_start}-{line_end}]\n\n{prefix} {heading}\n\n{content}"))
     }
 }
 

@@ -54,6 +54,17 @@ pub enum SearchLeg {
     Graph,
 }
 
+impl SearchLeg {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fts => "fts",
+            Self::Vector => "vector",
+            Self::Graph => "graph",
+        }
+    }
+}
+
 /// A question to rank pages for.
 #[derive(Debug, Clone)]
 pub struct HybridQuery<'q> {

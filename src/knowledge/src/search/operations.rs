@@ -178,7 +178,10 @@ impl Operation for SearchPages {
         Ok(by_meaning::append(results, found_by_meaning, note.as_deref()))
     }
     fn adapt_for_agents(results: &mut Vec<SearchResult>) {
-        results.iter_mut().for_each(|page| page.snippet = result_text::to_plain_text(&page.snippet));
+        for page in results {
+            page.snippet = result_text::to_plain_text(&page.snippet);
+            page.score = result_text::round(page.score);
+        }
     }
     fn render_text(results: &Vec<SearchResult>) -> Option<String> {
         Some(result_text::render_results(results))

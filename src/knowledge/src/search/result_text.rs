@@ -11,8 +11,11 @@ pub fn render_results(results: &[SearchResult]) -> String {
         Some(SearchResult { note: Some(note), .. }) => format!("Note: {note}.\n\n"),
         Some(_) => String::new(),
     };
+    if let Some(commit) = results.first().and_then(|first| first.as_of) {
+        text.push_str(&format!("As of {commit}.\n\n"));
+    }
     for (index, SearchResult { path, title, score, snippet, .. }) in results.iter().enumerate() {
-        text.push_str(&format!("{}. {path} (score: {score:.2})\n   {title}\n   {snippet}\n", index + 1));
+        text.push_str(&format!("{}. {path} (score: {score})\n   {title}\n   {snippet}\n", index + 1));
     }
     text
 }
@@ -24,10 +27,20 @@ pub fn render_semantic(results: &[SemanticResult]) -> String {
         Some(SemanticResult { note: Some(note), .. }) => format!("Note: {note}.\n\n"),
         Some(_) => String::new(),
     };
-    for (index, SemanticResult { path, title, similarity, snippet, .. }) in results.iter().enumerate() {
-        text.push_str(&format!("{}. {path} (similarity: {similarity:.2})\n   {title}\n   {snippet}\n", index + 1));
+    for (index, SemanticResult { path, title, similarity, snippet, sources, .. }) in results.iter().enumerate() {
+        let sources: Vec<&str> = sources.iter().map(|source| source.name()).collect();
+        let sources = sources.join(", ");
+        text.push_str(&format!(
+            "{}. {path} (similarity: {similarity}; found by: {sources})\n   {title}\n   {snippet}\n",
+            index + 1
+        ));
     }
     text
+}
+
+/// A number with as many digits as matter to agents: structure and text have the same.
+pub fn round(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
 }
 
 /// A snippet as plain text, without HTML.

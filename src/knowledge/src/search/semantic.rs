@@ -118,7 +118,10 @@ impl Operation for SearchSemantic {
         Ok(ranking.pages.into_iter().zip(snippets).map(to_result).collect())
     }
     fn adapt_for_agents(results: &mut Vec<SemanticResult>) {
-        results.iter_mut().for_each(|page| page.snippet = result_text::to_plain_text(&page.snippet));
+        for page in results {
+            page.snippet = result_text::to_plain_text(&page.snippet);
+            page.similarity = result_text::round(page.similarity);
+        }
     }
     fn render_text(results: &Vec<SemanticResult>) -> Option<String> {
         Some(result_text::render_semantic(results))

@@ -202,6 +202,7 @@ pub struct UndoChanges {
 
 impl Operation for UndoChanges {
     const NAME: &'static str = "undo";
+    const DESTRUCTIVE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;

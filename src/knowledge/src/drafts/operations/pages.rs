@@ -8,7 +8,7 @@ use svcfs_vfs::{DirectoryEntry, DraftView, EntryKind};
 use super::DRAFT_ID;
 use crate::drafts::{find, find_for_change, named_caller};
 use crate::files::{self, FileTreeNode, TextOrBytes};
-use crate::kernel::{FolderScope, Operation, OperationContext, Route};
+use crate::kernel::{FolderScope, Operation, OperationContext, Route, page_head};
 
 /// The author of writes over HTTP that name none.
 const DEFAULT_AUTHOR: &str = "draft-api";
@@ -58,7 +58,7 @@ impl Operation for ReadDraftFile {
         Ok(DraftFileResponse { path, etag: file.etag, modified, content: TextOrBytes(file.content) })
     }
     fn render_text(file: &DraftFileResponse) -> Option<String> {
-        Some(format!("[ETag: {}]\n\n{}", file.etag, file.content.text()?))
+        Some(format!("{}\n\n{}", page_head(file.etag, None), file.content.text()?))
     }
 }
 

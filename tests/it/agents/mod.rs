@@ -1,0 +1,3 @@
+//! Agents at work over MCP: what they are told when they make mistakes.
+
+mod mistakes;
