@@ -4,12 +4,19 @@
 //! through the one dispatcher; here is only what the protocol itself needs. Only this folder uses
 //! `rmcp`, because its API changes often.
 
+mod completion;
 mod connections;
+mod elicitation;
 mod endpoint;
+mod http_request;
+mod job_tasks;
 mod messages;
+mod prompts;
+mod requests;
 mod resources;
 mod schema;
 mod stdio;
+mod subscriptions;
 mod tools;
 
 use std::sync::Arc;
@@ -17,11 +24,14 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
-    Implementation, InitializeResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourceContents, ServerCapabilities,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult,
+    ContentBlock, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
+    GetTaskResult, Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ResourceContents, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Caller, Fault, Kind, McpError, Protocol, TreePath};
@@ -39,14 +49,32 @@ use crate::{media, reply};
 pub use connections::{AgentConnections, DRAINED, StopReason};
 pub(crate) use endpoint::{McpService, handle, service};
 pub use stdio::next_line;
+use elicitation::ConfirmationKey;
+use subscriptions::ConnectionSubscriptions;
 use tools::{ToolEntry, ToolList};
 
 /// Path of the endpoint.
 pub(crate) const PATH: &str = "/mcp";
 
 /// The methods with params.
-const METHODS: [&str; 6] =
-    ["initialize", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
+const METHODS: [&str; 16] = [
+    "completion/complete",
+    "initialize",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+];
 
 /// Member of a request's `_meta` with which the svcfs command line requests the unchanged output.
 const RAW_OUTPUT_FLAG: &str = "svcfs/structure";
@@ -74,12 +102,15 @@ pub(crate) struct McpHandler {
     tools: Arc<ToolList>,
     /// Space of a local client; none is the first one.
     space: Option<String>,
+    /// Subscriptions of the connection, over stdio.
+    subscriptions: Arc<ConnectionSubscriptions>,
+    confirmations: Arc<ConfirmationKey>,
 }
 
 impl McpHandler {
     fn new(app: Arc<AppState>) -> Self {
         let tools = Arc::new(ToolList::of(app.catalogue));
-        Self { app, tools, space: None }
+        Self { app, tools, space: None, subscriptions: Arc::default(), confirmations: Arc::default() }
     }
 
     /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one. A local
@@ -189,8 +220,7 @@ fn binary_content(output: &Value) -> Vec<ContentBlock> {
 
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> InitializeResult {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
-        InitializeResult::new(capabilities)
+        InitializeResult::new(requests::capabilities())
             .with_server_info(Implementation::new("svcfs", VERSION))
             .with_instructions(INSTRUCTIONS)
     }
@@ -208,7 +238,7 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
+        let name = request.name.clone();
         let Some(tool) = self.tools.find(&request.name) else {
             let message = format!(
                 "there is no tool `{}`; tools/list names them all",
@@ -217,9 +247,95 @@ impl ServerHandler for McpHandler {
             return Err(ErrorData::invalid_params(message, None));
         };
         let audit_target = AuditTarget::of(&self.app, &context, ("tools/call", &request.name));
-        let outcome = self.call(tool, arguments, (&context, audit_target.notes())).await;
+        let outcome = self.call_confirmed(tool, request, (&context, audit_target.notes())).await;
         audit_target.end(outcome.as_ref().err());
-        outcome.map(Into::into).or_else(|fault| failure(&fault, &request.name))
+        outcome.or_else(|fault| failure(&fault, &name))
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        self.initialize_connection(request, &context)
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(prompts::list()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.prompt(request, &context).await.map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let caller = self.caller_of(&context)?;
+        completion::complete(self, caller, request).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(subscriptions::accepted(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        subscriptions::listen(self, &context).await
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        requests::check_stream("resources/subscribe", &context)?;
+        self.subscriptions.add(self, (&request.uri, &context))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        requests::check_stream("resources/unsubscribe", &context)?;
+        self.subscriptions.remove(&request.uri);
+        Ok(())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.find_task(&request.task_id, self.caller_of(&context)?).await
+    }
+
+    /// Tasks ask nothing: there is no question to answer.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.find_task(&request.task_id, self.caller_of(&context)?).await.map(drop)
+    }
+
+    /// What has begun is completed: a change is never left half done.
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.find_task(&request.task_id, self.caller_of(&context)?).await.map(drop)
     }
 
     async fn list_resources(

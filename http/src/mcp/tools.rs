@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use svcfs_base::Fault;
 use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, OperationInputs};
 
+use super::elicitation::{self, CONFIRM};
 use super::schema;
 use crate::openapi::manual;
 
@@ -19,7 +20,7 @@ const REQUIRED_ACTOR: &str = "Your name, which the claim belongs to; required un
 
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
-const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
+const EXTRA_ARGUMENTS: [(&str, &str); 5] = [
     (ACTOR, "Your name; becomes the author of the version. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
     (FENCE, "Number `fence` of your claim on the page; refused if it is not the newest or the lease has ended"),
@@ -27,6 +28,7 @@ const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
         PRECONDITION,
         "ETag of the file as you read it; the change is refused if the file has changed since. `*`: the file must exist",
     ),
+    (CONFIRM, "Token of the answer that asked for a confirmation of this same call"),
 ];
 
 /// The author.
@@ -87,6 +89,11 @@ impl ToolEntry {
         }
         let extra_arguments = extra_arguments(entry).map(|(name, _)| name).collect();
         Self { entry, inputs: OperationInputs::from_entry(entry), extra_arguments, is_wrapped, tool }
+    }
+
+    /// The full name.
+    pub(super) fn name(&self) -> String {
+        self.tool.name.to_string()
     }
 
     /// The arguments in the form that the operation takes. Errors: `Invalid` for content that does
@@ -172,7 +179,11 @@ const fn shown_aliases(entry: &OperationEntry) -> &'static [(&'static str, &'sta
 fn extra_arguments(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
     let arguments =
-        EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != PRECONDITION));
+        EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| match *name {
+            PRECONDITION => writes && is_conditional,
+            CONFIRM => elicitation::may_ask(entry.name),
+            _ => writes,
+        });
     let is_required = entry.requires_actor;
     arguments.map(move |(name, text)| (name, if is_required && name == ACTOR { REQUIRED_ACTOR } else { text }))
 }
