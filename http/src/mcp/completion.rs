@@ -234,11 +234,12 @@ mod tests {
 
     #[test]
     fn candidates_are_ranked_by_prefix_word_and_subsequence() {
-        let candidates = || ["notes/today.md", "archive/notes.md", "index.md", "News.md", "ÄRGER.md"].map(str::to_owned);
+        let candidates =
+            || ["notes/today.md", "archive/notes.md", "index.md", "News.md", "ÄRGER.md"].map(str::to_owned);
         for (value, expected) in [
             ("", &["notes/today.md", "archive/notes.md", "index.md", "News.md", "ÄRGER.md"][..]),
             ("no", &["notes/today.md", "archive/notes.md"]),
-            ("NE", &["News.md", "notes/today.md", "archive/notes.md"]),
+            ("NE", &["News.md", "notes/today.md", "archive/notes.md", "index.md"]),
             ("idx", &["index.md"]),
             ("är", &["ÄRGER.md"]),
             ("zz", &[]),

@@ -23,15 +23,12 @@ use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::{Space, random_bytes};
 use svcfs_work::Lane;
 
-use super::McpHandler;
 use super::http_request::McpHttpRequest;
 use super::tools::ToolEntry;
+use super::{McpHandler, wants_raw_output};
 
 /// Pages with more backlinks are deleted only after a confirmation.
 const MAX_BACKLINKS: usize = 10;
-
-/// Changes of more pages are undone only after a confirmation.
-const MAX_UNDONE: usize = 0;
 
 /// How long a confirmation is valid.
 const VALIDITY: Duration = Duration::from_mins(10);
@@ -150,7 +147,9 @@ impl McpHandler {
             }
             return Err(fault);
         }
-        if !may_ask(tool.entry.name) || tool.entry.check_permissions(&identity.permissions).is_err() {
+        // The command line has asked its user already.
+        let is_for_agent = !wants_raw_output(&context.meta);
+        if !is_for_agent || !may_ask(tool.entry.name) || tool.entry.check_permissions(&identity.permissions).is_err() {
             return self.call_long(tool, arguments, (context, notes)).await;
         }
         let token = arguments.remove(CONFIRM);
@@ -202,12 +201,12 @@ impl McpHandler {
         let paths: Vec<&str> =
             plan["undone"].as_array().into_iter().flatten().filter_map(|page| page["path"].as_str()).collect();
         let conflicts = plan["conflicts"].as_array().map_or(0, Vec::len);
-        if paths.len() <= MAX_UNDONE {
+        if paths.is_empty() {
             return Ok(None);
         }
-        let conflicts =
-            if conflicts == 0 { String::new() } else { format!("; {conflicts} changes conflict and stay") };
-        Ok(Some(format!("this undoes changes of {} pages: {}{conflicts}", paths.len(), named(&paths))))
+        let conflicts = if conflicts == 0 { String::new() } else { format!("; {conflicts} changes conflict and stay") };
+        let pages = if paths.len() == 1 { "page" } else { "pages" };
+        Ok(Some(format!("this undoes changes of {} {pages}: {}{conflicts}", paths.len(), named(&paths))))
     }
 }
 
@@ -246,9 +245,7 @@ impl Confirmation<'_> {
         let Some(state) = &request.request_state else { return Ok(Outcome::Missing(None)) };
         Ok(match (check(state)?, UserAnswer::of(request)) {
             (_, UserAnswer::Refused) => Outcome::Refused,
-            (Ok(()), UserAnswer::Accepted(content)) if content.get(CONFIRM) == Some(&true.into()) => {
-                Outcome::Confirmed
-            }
+            (Ok(()), UserAnswer::Accepted(content)) if content.get(CONFIRM) == Some(&true.into()) => Outcome::Confirmed,
             (Ok(()), UserAnswer::Accepted(_)) => Outcome::Refused,
             (Ok(()), UserAnswer::None) => Outcome::Missing(None),
             (Err(note), _) => Outcome::Missing(Some(note)),
@@ -366,7 +363,8 @@ mod tests {
         let named = CallerIdentity { actor: Some(svcfs_base::Actor::new("eve")), ..local.clone() };
         let confirmed = call(json!({ "path": "a.md", "actor": "x" }), &local);
         let token = key.seal(&confirmed, 7).unwrap();
-        let check = |key: &ConfirmationKey, token: &str, call: &str, position| key.check(token, call, position).unwrap();
+        let check =
+            |key: &ConfirmationKey, token: &str, call: &str, position| key.check(token, call, position).unwrap();
         assert_eq!(check(&key, &token, &confirmed, 7), Ok(()));
         // The order of arguments does not matter.
         assert_eq!(check(&key, &token, &call(json!({ "actor": "x", "path": "a.md" }), &local), 7), Ok(()));

@@ -114,7 +114,12 @@ async fn handle_body(
     }
     let missing_scope: Arc<OnceLock<Scope>> = Arc::default();
     let accepts_events = ResponseFormat::accepts_events(&head.headers);
-    head.extensions.insert(McpHttpRequest { peer, accepts_events, position, missing_scope: Arc::clone(&missing_scope) });
+    head.extensions.insert(McpHttpRequest {
+        peer,
+        accepts_events,
+        position,
+        missing_scope: Arc::clone(&missing_scope),
+    });
     let Some(format) = ResponseFormat::of(&head.headers) else {
         let text = "`Accept` allows neither application/json nor text/event-stream";
         return Ok(json_response(StatusCode::NOT_ACCEPTABLE, &json!({ "error": text })));

@@ -47,9 +47,9 @@ use crate::routes::SPACE;
 use crate::specials::VERSION;
 use crate::{media, reply};
 pub use connections::{AgentConnections, DRAINED, StopReason};
+use elicitation::ConfirmationKey;
 pub(crate) use endpoint::{McpService, handle, service};
 pub use stdio::next_line;
-use elicitation::ConfirmationKey;
 use subscriptions::ConnectionSubscriptions;
 use tools::{ToolEntry, ToolList};
 
@@ -358,10 +358,10 @@ impl ServerHandler for McpHandler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = svcfs_base::escape_unprintable(&request.method);
-        if METHODS.contains(&request.method.as_str()) {
+        if METHODS.contains(&request.method.as_str()) && !requests::is_removed(&request.method, &context) {
             let message = format!("the params of `{method}` are missing or invalid");
             return Err(ErrorData::invalid_params(message, None));
         }
@@ -388,7 +388,7 @@ impl ServerHandler for McpHandler {
             if reply::is_generic(fault.kind()) {
                 ErrorData::internal_error(reply::generic(&id), None)
             } else if fault.kind() == Kind::NotFound {
-                ErrorData::resource_not_found(fault.message().to_owned(), None)
+                ErrorData::resource_not_found(fault.message().to_owned(), Some(json!({ "uri": request.uri })))
             } else {
                 ErrorData::invalid_params(fault.message().to_owned(), None)
             }

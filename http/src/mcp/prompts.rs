@@ -85,8 +85,7 @@ pub(super) async fn get(
     request: GetPromptRequestParams,
 ) -> Result<GetPromptResult, Fault> {
     let entry = PROMPTS.iter().find(|(name, ..)| *name == request.name);
-    let (name, description, _) =
-        entry.copied().ok_or_else(|| Fault::new(Kind::Invalid, unknown(&request.name)))?;
+    let (name, description, _) = entry.copied().ok_or_else(|| Fault::new(Kind::Invalid, unknown(&request.name)))?;
     let arguments = PromptArguments::parse(entry, request.arguments.unwrap_or_default())?;
     let source = PromptSource { handler, caller };
     let text = match name {
@@ -239,7 +238,8 @@ async fn consolidate(source: &PromptSource<'_>, arguments: &PromptArguments) -> 
         let mut lines = Vec::new();
         for node in graph.nodes_below(&path).chain(graph.node(&path)) {
             let page = graph.page(node);
-            let has_tag = tag.as_deref().is_none_or(|tag| page.tags.iter().any(|other| other.eq_ignore_ascii_case(tag)));
+            let has_tag =
+                tag.as_deref().is_none_or(|tag| page.tags.iter().any(|other| other.eq_ignore_ascii_case(tag)));
             if has_tag && identity.permissions.covers(&page.path) && !space.vfs.hidden_files().hides(&page.path) {
                 let (links, title) = (graph.links_in(node).len(), svcfs_base::escape_unprintable(&page.title));
                 lines.push(format!("- {} ({title}; {links} backlinks; tags: {})", page.path, page.tags.join(", ")));

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use rmcp::RoleServer;
+use rmcp::ServerHandler;
 use rmcp::model::{
-    ErrorData, GetPromptRequestParams, GetPromptResult, InitializeRequestParams, InitializeResult, ServerCapabilities,
+    ErrorData, GetPromptRequestParams, GetPromptResult, InitializeRequestParams, InitializeResult, ProtocolVersion,
+    ServerCapabilities,
 };
 use rmcp::service::RequestContext;
-use rmcp::ServerHandler;
 use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::RequestNotes;
@@ -29,6 +30,15 @@ pub(super) fn capabilities() -> ServerCapabilities {
         .enable_resources_subscribe()
         .enable_tasks()
         .build()
+}
+
+/// Methods that version 2026-07-28 does not have any more.
+const REMOVED_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
+
+/// Whether the version of a request has removed a method.
+pub(super) fn is_removed(method: &str, context: &RequestContext<RoleServer>) -> bool {
+    let is_new = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+    is_new && REMOVED_METHODS.contains(&method)
 }
 
 /// Checks that there is a connection on which the server can send messages. Errors: over HTTP.

@@ -10,9 +10,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rmcp::RoleServer;
 use rmcp::model::{ErrorCode, ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
-use rmcp::RoleServer;
 use svcfs_base::{Fault, Permissions, Protocol, Seq, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::RequestNotes;
@@ -349,6 +349,7 @@ impl ChangeFollower {
 
 /// The error for a URI that names no resource.
 fn unknown_resource(uri: &str) -> ErrorData {
+    let data = serde_json::json!({ "uri": uri });
     let uri = svcfs_base::escape_unprintable(uri);
     let message = format!(
         "there is no resource `{uri}`; known are `{}`, `{}…` and `{}…`",
@@ -356,7 +357,7 @@ fn unknown_resource(uri: &str) -> ErrorData {
         resources::FILE,
         resources::TREE
     );
-    ErrorData::resource_not_found(message, None)
+    ErrorData::resource_not_found(message, Some(data))
 }
 
 /// The error for `resources/subscribe` over HTTP: there is no stream on which to announce changes.

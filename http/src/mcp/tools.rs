@@ -178,12 +178,11 @@ const fn shown_aliases(entry: &OperationEntry) -> &'static [(&'static str, &'sta
 /// The additional arguments of a tool.
 fn extra_arguments(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
-    let arguments =
-        EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| match *name {
-            PRECONDITION => writes && is_conditional,
-            CONFIRM => elicitation::may_ask(entry.name),
-            _ => writes,
-        });
+    let arguments = EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| match *name {
+        PRECONDITION => writes && is_conditional,
+        CONFIRM => elicitation::may_ask(entry.name),
+        _ => writes,
+    });
     let is_required = entry.requires_actor;
     arguments.map(move |(name, text)| (name, if is_required && name == ACTOR { REQUIRED_ACTOR } else { text }))
 }

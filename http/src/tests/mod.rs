@@ -1,6 +1,7 @@
 mod admission;
 mod agent_connections;
 mod agent_messages;
+mod agent_protocol;
 mod agent_schemas;
 mod agents;
 mod audit;

@@ -138,7 +138,8 @@ impl IdentityProvider {
         let Ok(header) = jsonwebtoken::decode_header(token) else { return false };
         let Some(key) = cached.key(&header) else { return true };
         // Without key ids, only an invalid signature shows that the provider has a new key.
-        header.kid.is_none() && self.claims(token, (&header, key), None).is_err_and(|error| *error.kind() == InvalidSignature)
+        header.kid.is_none()
+            && self.claims(token, (&header, key), None).is_err_and(|error| *error.kind() == InvalidSignature)
     }
 
     /// Fetches the keys, unless a fetch was tried less than `min_fetch_interval` ago.
