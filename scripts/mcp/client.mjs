@@ -39,10 +39,10 @@ async function connect() {
 
 let announce = () => {};
 const client = await connect();
-const kept = {};
+const saved = {};
 
 function filled(value) {
-  if (typeof value === "string" && /^\{\w+\}$/.test(value)) return kept[value.slice(1, -1)];
+  if (typeof value === "string" && /^\{\w+\}$/.test(value)) return saved[value.slice(1, -1)];
   if (value && typeof value === "object" && !Array.isArray(value)) {
     return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, filled(member)]));
   }
@@ -117,7 +117,7 @@ for (const [index, step] of steps.entries()) {
   assert(!step.fails, `${where} succeeded: ${result.text}`);
   assert((result.text ?? "").includes(step.text ?? ""), `${where}: ${result.text}`);
   assert((step.has ?? []).every((name) => result.names.includes(name)), `${where}: ${result.names}`);
-  if (step.keep) kept[step.keep] = result.structure[step.keep];
+  if (step.keep) saved[step.keep] = result.structure[step.keep];
   done += 1;
 }
 const negotiated = version === "2" ? client.getNegotiatedProtocolVersion() : "2025";

@@ -26,18 +26,18 @@ class Failing(logging.Handler):
 logging.getLogger().addHandler(Failing(logging.WARNING))
 
 
-def filled(value, kept):
+def filled(value, saved):
     """The arguments with the values of earlier answers."""
     if isinstance(value, dict):
-        return {name: filled(member, kept) for name, member in value.items()}
+        return {name: filled(member, saved) for name, member in value.items()}
     if isinstance(value, str) and value.startswith("{") and value.endswith("}"):
-        return kept[value[1:-1]]
+        return saved[value[1:-1]]
     return value
 
 
-async def answer(client, step, kept, updates):
+async def answer(client, step, saved, updates):
     """The text of a step, the names it lists, and its structure."""
-    arguments = filled(step.get("with", {}), kept)
+    arguments = filled(step.get("with", {}), saved)
     match step["do"]:
         case "tools":
             return "", [tool.name for tool in (await client.list_tools()).tools], None
@@ -97,7 +97,7 @@ async def watch(client, step, updates):
 async def main():
     mode, kind, first, *rest = sys.argv[1:]
     server = first if kind == "http" else StdioServerParameters(command=first, args=rest)
-    updates, kept, done = asyncio.Queue(), {}, 0
+    updates, saved, done = asyncio.Queue(), {}, 0
 
     async def handle(message):
         if "resources/updated" in str(getattr(message, "method", "")):
@@ -109,7 +109,7 @@ async def main():
             if skipped & set(step.get("not", [])) or (step["do"] == "watch" and kind == "http" and mode == "legacy"):
                 continue
             try:
-                text, names, structure = await answer(client, step, kept, updates)
+                text, names, structure = await answer(client, step, saved, updates)
             except AssertionError:
                 raise
             except Exception as error:
@@ -121,7 +121,7 @@ async def main():
             assert step.get("text", "") in text, f"step {number} {step}: {text}"
             assert set(step.get("has", [])) <= set(names), f"step {number} {step}: {names}"
             if "keep" in step:
-                kept[step["keep"]] = structure[step["keep"]]
+                saved[step["keep"]] = structure[step["keep"]]
             done += 1
         print(f"python {client.protocol_version} over {kind}: {done} steps")
 

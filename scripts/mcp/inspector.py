@@ -30,15 +30,15 @@ def ask(*arguments):
     return json.loads(ran.stdout), False
 
 
-def arguments_of(flag, arguments, kept):
+def arguments_of(flag, arguments, saved):
     for name, value in arguments.items():
-        if isinstance(value, str) and value.startswith("{") and value[1:-1] in kept:
-            value = kept[value[1:-1]]
+        if isinstance(value, str) and value.startswith("{") and value[1:-1] in saved:
+            value = saved[value[1:-1]]
         yield flag
         yield f"{name}={value if isinstance(value, str) else json.dumps(value)}"
 
 
-def answer(step, kept):
+def answer(step, saved):
     """The text of a step, the names it lists, its structure, and whether it failed."""
     if step["do"] in METHODS:
         method, list_name, member = METHODS[step["do"]]
@@ -48,10 +48,10 @@ def answer(step, kept):
         found, failed = ask("--method", "resources/read", "--uri", step["uri"])
         return (found if failed else found["contents"][0]["text"]), [], None, failed
     if step["do"] == "prompt":
-        given = arguments_of("--prompt-args", step["with"], kept)
+        given = arguments_of("--prompt-args", step["with"], saved)
         found, failed = ask("--method", "prompts/get", "--prompt-name", step["name"], *given)
         return (found if failed else found["messages"][0]["content"]["text"]), [], None, failed
-    given = arguments_of("--tool-arg", step["with"], kept)
+    given = arguments_of("--tool-arg", step["with"], saved)
     found, failed = ask("--method", "tools/call", "--tool-name", step["tool"], *given)
     if failed:
         return found, [], None, True
@@ -60,17 +60,17 @@ def answer(step, kept):
 
 
 def main():
-    kept, done = {}, 0
+    saved, done = {}, 0
     for number, step in enumerate(STEPS, 1):
         if "inspector" in step.get("not", []):
             continue
-        text, names, structure, failed = answer(step, kept)
+        text, names, structure, failed = answer(step, saved)
         where = f"step {number} {step}: {text} {names}"
         assert failed == ("fails" in step), where
         assert step.get("fails", step.get("text", "")) in text, where
         assert set(step.get("has", [])) <= set(names), where
         if "keep" in step:
-            kept[step["keep"]] = structure[step["keep"]]
+            saved[step["keep"]] = structure[step["keep"]]
         done += 1
     print(f"inspector over {kind}: {done} steps")
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, Reference};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Caller, Fault, Protocol, Timestamp, TreePath};
-use svcfs_index::GraphPage;
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
@@ -42,27 +41,38 @@ pub(super) async fn complete(
         return Ok(CompleteResult::new(CompletionInfo::default()));
     }
     let context = |name: &str| request.context.as_ref().and_then(|context| context.get_argument(name)).cloned();
-    let candidates = match name {
+    let mut ranking = Ranking::new(value);
+    let ranking = match name {
         "path" | "prefix" | "topic" | "tag" => {
             let (name, wants_folders) = (name.to_owned(), is_tree || name == "prefix");
-            let read = move || indexed_candidates(&space, &identity, (&name, wants_folders));
+            let read = move || {
+                offer_indexed(&mut ranking, (&space, &identity), (&name, wants_folders))?;
+                Ok(ranking)
+            };
             handler.app.blocking(Lane::Quick, read).await
         }
         "actor" => {
-            let read = move || actors(&space, &identity);
+            let read = move || {
+                actors(&space, &identity)?.iter().for_each(|actor| ranking.offer(actor));
+                Ok(ranking)
+            };
             handler.app.blocking(Lane::Quick, read).await
         }
         _ => {
             let arguments = (context("path"), context("workflow"));
-            listed_candidates(handler, (identity, space), (name, arguments)).await
+            let candidates = listed_candidates(handler, (identity, space), (name, arguments)).await;
+            candidates.map(|candidates| {
+                candidates.iter().for_each(|candidate| ranking.offer(candidate));
+                ranking
+            })
         }
     };
     // A completion is a suggestion: where there is no answer there is none to suggest.
-    let candidates = candidates.unwrap_or_else(|fault| {
+    let ranking = ranking.unwrap_or_else(|fault| {
         tracing::debug!(error = ?fault, argument = name, "cannot complete");
-        Vec::new()
+        Ranking::new("")
     });
-    let (values, total) = rank(candidates, value);
+    let (values, total) = ranking.finish();
     let has_more = total > values.len();
     CompletionInfo::with_pagination(values, u32::try_from(total).ok(), has_more)
         .map(CompleteResult::new)
@@ -93,43 +103,45 @@ fn is_readable(uri: &str) -> bool {
     uri.starts_with(resources::FILE) || uri.starts_with(resources::TREE)
 }
 
-/// Paths, folders, titles or tags from the graph of the pages, which is in memory.
-fn indexed_candidates(
-    space: &Space,
-    identity: &CallerIdentity,
+/// Offers paths, folders, titles or tags from the graph of the pages, which is in memory. The index
+/// has no hidden pages.
+fn offer_indexed(
+    ranking: &mut Ranking,
+    (space, identity): (&Space, &CallerIdentity),
     (name, wants_folders): (&str, bool),
-) -> Result<Vec<String>, Fault> {
+) -> Result<(), Fault> {
     let permissions = &identity.permissions;
     let graph = space.index.graph()?;
-    let folder = permissions.folder.clone().unwrap_or_else(TreePath::root);
-    let hidden_files = space.vfs.hidden_files();
-    let pages = || {
-        let pages = graph.nodes_below(&folder).map(|node| graph.page(node));
-        pages.filter(|page| permissions.covers(&page.path) && !hidden_files.hides(&page.path))
+    let nodes = permissions.folder.as_ref().map_or_else(|| graph.nodes(), |folder| graph.nodes_below(folder));
+    let pages = || nodes.clone().map(|node| graph.page(node)).filter(|page| permissions.covers(&page.path));
+    let tags = || {
+        let tags: BTreeSet<&str> = pages().flat_map(|page| page.tags.iter().map(|tag| &**tag)).collect();
+        tags
     };
-    let tags = |page: &GraphPage| page.tags.iter().map(|tag| tag.to_string()).collect::<Vec<_>>();
-    Ok(match name {
-        "tag" => pages().flat_map(tags).collect::<BTreeSet<_>>().into_iter().collect(),
+    match name {
+        "tag" => tags().into_iter().for_each(|tag| ranking.offer(tag)),
         "topic" => {
-            let titles: BTreeSet<String> = pages().map(|page| page.title.clone()).collect();
-            let tags: BTreeSet<String> = pages().flat_map(tags).collect();
-            titles.into_iter().chain(tags).filter(|topic| !topic.is_empty()).collect()
+            let titles: BTreeSet<&str> = pages().map(|page| page.title.as_str()).collect();
+            let topics = titles.into_iter().chain(tags()).filter(|topic| !topic.is_empty());
+            topics.for_each(|topic| ranking.offer(topic));
         }
         _ if wants_folders => {
             let mut folders = BTreeSet::new();
             for page in pages() {
-                let mut parent = page.path.parent();
-                while let Some(path) = parent.filter(|path| !path.is_root() && permissions.covers(path)) {
-                    parent = path.parent();
-                    if !folders.insert(path.to_string()) {
+                let mut path = page.path.as_str();
+                while let Some((folder, _)) = path.rsplit_once('/') {
+                    path = folder;
+                    if !folders.insert(folder) {
                         break;
                     }
                 }
             }
-            folders.into_iter().collect()
+            let is_covered = |folder: &&str| TreePath::parse(folder).is_ok_and(|path| permissions.covers(&path));
+            folders.into_iter().filter(is_covered).for_each(|folder| ranking.offer(folder));
         }
-        _ => pages().map(|page| page.path.to_string()).collect(),
-    })
+        _ => pages().for_each(|page| ranking.offer(page.path.as_str())),
+    }
+    Ok(())
 }
 
 /// The authors of changes that the caller may see.
@@ -188,44 +200,79 @@ impl McpHandler {
     }
 }
 
-/// How well a candidate fits; the smallest is the best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
-    /// It begins with the value.
-    Prefix,
-    /// A word or path component in it begins with the value.
-    Word,
-    /// It contains the characters of the value in this order.
-    Subsequence,
+/// The best candidates, each kind in the order in which they were offered.
+struct Ranking {
+    /// The value in lower case.
+    wanted: Vec<char>,
+    /// Those that begin with the value.
+    prefixed: Vec<String>,
+    /// Those with a word or path component that begins with the value.
+    with_word: Vec<String>,
+    /// Those that contain the characters of the value in this order.
+    scattered: Vec<String>,
+    /// The number of all that fit.
+    total: usize,
 }
 
-/// The best candidates, and the number of all that fit.
-fn rank(candidates: Vec<String>, value: &str) -> (Vec<String>, usize) {
-    let wanted: Vec<char> = value.chars().flat_map(char::to_lowercase).collect();
-    let fitting = candidates.into_iter().filter_map(|candidate| Some((fit(&candidate, &wanted)?, candidate)));
-    let mut fitting: Vec<(Fit, String)> = fitting.collect();
-    let total = fitting.len();
-    // Stable: candidates that fit equally well keep their order.
-    fitting.sort_by_key(|(fit, _)| *fit);
-    (fitting.into_iter().map(|(_, candidate)| candidate).take(CompletionInfo::MAX_VALUES).collect(), total)
+impl Ranking {
+    fn new(value: &str) -> Self {
+        let wanted = value.chars().flat_map(char::to_lowercase).collect();
+        Self { wanted, prefixed: Vec::new(), with_word: Vec::new(), scattered: Vec::new(), total: 0 }
+    }
+
+    fn offer(&mut self, candidate: &str) {
+        let list = if begins_with(candidate, &self.wanted) {
+            &mut self.prefixed
+        } else if !is_subsequence(candidate, &self.wanted) {
+            return;
+        } else if words(candidate).any(|word| begins_with(word, &self.wanted)) {
+            &mut self.with_word
+        } else {
+            &mut self.scattered
+        };
+        self.total += 1;
+        if list.len() < CompletionInfo::MAX_VALUES {
+            list.push(candidate.to_owned());
+        }
+    }
+
+    /// The best candidates and the number of all that fit.
+    fn finish(self) -> (Vec<String>, usize) {
+        let best = self.prefixed.into_iter().chain(self.with_word).chain(self.scattered);
+        (best.take(CompletionInfo::MAX_VALUES).collect(), self.total)
+    }
 }
 
-fn fit(candidate: &str, wanted: &[char]) -> Option<Fit> {
-    let lower = || candidate.chars().flat_map(char::to_lowercase);
-    let begins = |text: &mut dyn Iterator<Item = char>| wanted.iter().all(|wanted| text.next() == Some(*wanted));
-    if begins(&mut lower()) {
-        return Some(Fit::Prefix);
+fn begins_with(text: &str, wanted: &[char]) -> bool {
+    let mut text = text.chars().flat_map(char::to_lowercase);
+    wanted.iter().all(|wanted| text.next() == Some(*wanted))
+}
+
+/// Most names are ASCII, for which lower case costs a tenth.
+fn is_subsequence(text: &str, wanted: &[char]) -> bool {
+    match text.is_ascii() {
+        true => contains_in_order(text.bytes().map(|byte| char::from(byte.to_ascii_lowercase())), wanted),
+        false => contains_in_order(text.chars().flat_map(char::to_lowercase), wanted),
     }
-    let mut rest = wanted.iter().peekable();
-    for character in lower() {
-        let _is_next = rest.next_if_eq(&&character);
+}
+
+fn contains_in_order(text: impl Iterator<Item = char>, wanted: &[char]) -> bool {
+    let mut rest = wanted.iter();
+    let mut next = rest.next();
+    for character in text {
+        if next == Some(&character) {
+            next = rest.next();
+        }
+        if next.is_none() {
+            break;
+        }
     }
-    if rest.peek().is_some() {
-        return None;
-    }
-    let mut words = candidate.split(|character: char| !character.is_alphanumeric()).skip(1);
-    let is_word = words.any(|word| begins(&mut word.chars().flat_map(char::to_lowercase)));
-    Some(if is_word { Fit::Word } else { Fit::Subsequence })
+    next.is_none()
+}
+
+/// The words of a text but the first, which a prefix covers.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphanumeric()).skip(1)
 }
 
 #[cfg(test)]
@@ -244,10 +291,13 @@ mod tests {
             ("är", &["ÄRGER.md"]),
             ("zz", &[]),
         ] {
-            assert_eq!(rank(candidates().to_vec(), value).0, expected, "{value}");
+            let mut ranking = Ranking::new(value);
+            candidates().iter().for_each(|candidate| ranking.offer(candidate));
+            assert_eq!(ranking.finish().0, expected, "{value}");
         }
-        let many: Vec<String> = (0..1000).map(|n| format!("page-{n}.md")).collect();
-        let (values, total) = rank(many, "page");
+        let mut ranking = Ranking::new("page");
+        (0..1000).for_each(|n| ranking.offer(&format!("page-{n}.md")));
+        let (values, total) = ranking.finish();
         assert_eq!((values.len(), total), (CompletionInfo::MAX_VALUES, 1000));
     }
 }

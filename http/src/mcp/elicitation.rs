@@ -149,7 +149,12 @@ impl McpHandler {
         }
         // The command line has asked its user already.
         let is_for_agent = !wants_raw_output(&context.meta);
-        if !is_for_agent || !may_ask(tool.entry.name) || tool.entry.check_permissions(&identity.permissions).is_err() {
+        // What is proposed is reviewed anyway.
+        let needs_no_question = !is_for_agent || identity.permissions.is_proposing();
+        if needs_no_question
+            || !may_ask(tool.entry.name)
+            || tool.entry.check_permissions(&identity.permissions).is_err()
+        {
             return self.call_long(tool, arguments, (context, notes)).await;
         }
         let token = arguments.remove(CONFIRM);

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use svcfs_base::{Scope, Seq};
+use svcfs_knowledge::audit::RequestNotes;
 
 /// Facts about an HTTP request; [`endpoint`](super::endpoint) adds them to it.
 #[derive(Debug, Clone)]
@@ -26,4 +27,10 @@ impl McpHttpRequest {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Option<&Self> {
         context.extensions.get::<http::request::Parts>()?.extensions.get()
     }
+}
+
+/// The notes of the HTTP request; those of a message over stdio are not recorded.
+pub(super) fn notes_of(context: &RequestContext<RoleServer>) -> RequestNotes {
+    let notes = context.extensions.get::<http::request::Parts>().and_then(|parts| parts.extensions.get());
+    notes.cloned().unwrap_or_default()
 }

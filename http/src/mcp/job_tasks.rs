@@ -21,6 +21,7 @@ use svcfs_knowledge::jobs::{JOB_TTL, Job, JobState};
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 use super::http_request::McpHttpRequest;
 use super::tools::ToolEntry;
@@ -55,10 +56,12 @@ impl McpHandler {
         }
         let (handler, name) = (self.clone(), tool.name());
         let (call_context, call_notes) = (context.clone(), notes.clone());
-        let mut call: JoinHandle<CallOutcome> = tokio::spawn(async move {
+        let work = async move {
             let tool = handler.tools.find(&name).ok_or_else(|| Fault::internal("the tool is gone"))?;
             handler.call(tool, arguments, (&call_context, &call_notes)).await
-        });
+        }
+        .in_current_span();
+        let mut call: JoinHandle<CallOutcome> = tokio::spawn(work);
         match tokio::time::timeout(TASK_AFTER, &mut call).await {
             Ok(outcome) => outcome.map_err(Fault::internal)?.map(Into::into),
             Err(_elapsed) => self.become_task(tool, call, context).await,
@@ -134,7 +137,7 @@ impl McpHandler {
     }
 }
 
-/// The caller that may see a job: the holder of the key, or anyone without authentication.
+/// The caller that may see a job: the one with this key, or anyone without authentication.
 fn owner_of(identity: &CallerIdentity) -> String {
     identity.token.as_ref().map(svcfs_config::KeyDigest::encode).unwrap_or_default()
 }

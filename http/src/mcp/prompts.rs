@@ -33,7 +33,7 @@ const PROMPTS: [PromptEntry; 4] = [
     (
         "start",
         "Begin to work with this knowledge base: how it is organised, what changed lately, and how to write",
-        &[("actor", "Your name; shows also which tasks you hold", false)],
+        &[("actor", "Your name; also shows the tasks that you have claimed", false)],
     ),
     (
         "continue",

@@ -11,10 +11,9 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::access::CallerIdentity;
-use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::Space;
 
-use super::http_request::McpHttpRequest;
+use super::http_request::{McpHttpRequest, notes_of};
 use super::{AuditTarget, McpHandler, prompts, subscriptions};
 use crate::app::log;
 use crate::{active_request, reply};
@@ -68,7 +67,7 @@ impl McpHandler {
         &self,
         context: &RequestContext<RoleServer>,
     ) -> Result<(CallerIdentity, Arc<Space>), ErrorData> {
-        self.authenticate(context, &RequestNotes::default()).map_err(|fault| to_error(&fault, "the request"))
+        self.authenticate(context, &notes_of(context)).map_err(|fault| to_error(&fault, "the request"))
     }
 
     /// Makes a prompt.

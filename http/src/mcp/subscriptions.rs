@@ -15,7 +15,6 @@ use rmcp::model::{ErrorCode, ErrorData, ResourceUpdatedNotificationParam, Subscr
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use svcfs_base::{Fault, Permissions, Protocol, Seq, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
-use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::{FeedEvent, Space};
 use svcfs_knowledge::memory;
 use svcfs_work::Lane;
@@ -23,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::http_request::McpHttpRequest;
+use super::http_request::{McpHttpRequest, notes_of};
 use super::{McpHandler, resources};
 use crate::app::AppState;
 use crate::bind::header;
@@ -125,7 +124,7 @@ struct ChangeFollower {
 
 impl ChangeFollower {
     fn new(handler: &McpHandler, context: &RequestContext<RoleServer>) -> Result<Self, Fault> {
-        let (identity, space) = handler.authenticate(context, &RequestNotes::default())?;
+        let (identity, space) = handler.authenticate(context, &notes_of(context))?;
         let newest = handler.app.subscribers.position_of(&space);
         let start = McpHttpRequest::of(context).and_then(|request| request.position);
         Ok(Self {

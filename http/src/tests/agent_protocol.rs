@@ -217,7 +217,7 @@ async fn completion_knows_names_that_the_key_may_read() {
     for (key, reference, name, value, context, expected) in [
         ("full", &file, "path", "", json!({}), json!(["secret/plan.md", "team/plan.md"])),
         ("team", &file, "path", "", json!({}), json!(["team/plan.md"])),
-        ("full", &file, "path", "tpl", json!({}), json!(["team/plan.md"])),
+        ("full", &file, "path", "tmpl", json!({}), json!(["team/plan.md"])),
         ("team", &file, "path", "secret", json!({}), json!([])),
         ("full", &tree, "path", "", json!({}), json!(["secret", "team"])),
         ("team", &tree, "path", "", json!({}), json!(["team"])),
@@ -283,6 +283,23 @@ async fn a_subscription_announces_what_its_key_may_read() {
     protocol.server.stop.cancel();
     let last = events.next().await.unwrap();
     assert_eq!((&last["id"], &last["result"]["resultType"]), (&json!(1), &json!("complete")), "{last}");
+    assert_eq!(events.next().await, None);
+    assert!(protocol.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_ends_when_its_key_does() {
+    let protocol = Listening::on(TestServer::of(CATALOGUE, FOLDER_KEY)).await;
+    let wanted = json!({ "resourceSubscriptions": ["svc://tree/"] });
+    let mut events = listen(&protocol, &[("Authorization", "Bearer team")], wanted).await;
+    events.next().await.unwrap();
+    let keys = svcfs_config::KeyDigest::from_key("another");
+    protocol.server.app.server.access().reload(svcfs_config::AuthSettings::ApiKey(keys)).unwrap();
+    let another = [("Authorization", "Bearer another")];
+    let write = json!({ "name": "svc_write", "arguments": { "path": "team/a.md", "content": "x\n" } });
+    ask_as(&protocol, &another, ("tools/call", write), &json!({})).await;
+    let last = events.next().await.unwrap();
+    assert_eq!(last["result"]["resultType"], "complete", "{last}");
     assert_eq!(events.next().await, None);
     assert!(protocol.stopped().await);
 }
