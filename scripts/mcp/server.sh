@@ -18,6 +18,8 @@ start_server() {
     stop_server
     make_root
     mkfifo "$root.alive"
+    # The server opens it only when its standard input is open.
+    : >"$root.stdout"
     "$program" serve --root "$root" --port 0 --until-stdin-closes <"$root.alive" >"$root.stdout" 2>"$root.log" &
     server=$!
     exec {alive}>"$root.alive"

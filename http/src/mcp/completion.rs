@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, Reference};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Caller, Fault, Protocol, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, Fault, Protocol, Timestamp, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
@@ -146,9 +146,14 @@ fn offer_indexed(
 
 /// The authors of changes that the caller may see.
 fn actors(space: &Space, identity: &CallerIdentity) -> Result<Vec<String>, Fault> {
-    let activity = space.vfs.activity(Timestamp::UNIX_EPOCH, identity.permissions.folder.as_ref())?;
-    let names: BTreeSet<String> = activity.days.into_iter().map(|day| day.actor.as_str().to_owned()).collect();
-    Ok(names.into_iter().collect())
+    let actors: BTreeSet<Actor> = match identity.permissions.folder.as_ref() {
+        None => space.vfs.actors()?.into_iter().collect(),
+        folder => {
+            let activity = space.vfs.activity(Timestamp::UNIX_EPOCH, folder)?;
+            activity.days.into_iter().map(|day| day.actor).collect()
+        }
+    };
+    Ok(actors.into_iter().map(|actor| actor.as_str().to_owned()).collect())
 }
 
 /// Names from the answer of an operation, with its permissions.

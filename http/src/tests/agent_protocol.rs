@@ -228,7 +228,7 @@ async fn completion_knows_names_that_the_key_may_read() {
         ("team", &prompt("continue"), "topic", "", json!({}), json!(["Plan", "alpha"])),
         ("full", &prompt("start"), "actor", "", json!({}), json!(["secret", "team"])),
         ("team", &prompt("start"), "actor", "", json!({}), json!(["team"])),
-        ("full", &file, "heading", "a", json!({ "path": "team/plan.md" }), json!(["Aims"])),
+        ("full", &file, "heading", "ai", json!({ "path": "team/plan.md" }), json!(["Aims"])),
         ("team", &file, "heading", "", json!({ "path": "secret/plan.md" }), json!([])),
         ("full", &file, "heading", "", json!({}), json!([])),
         ("full", &prompt("review"), "draft_id", "", json!({}), json!([])),
