@@ -13,6 +13,7 @@ mod hosts;
 mod listener;
 pub mod mcp;
 mod media;
+mod oauth;
 pub mod openapi;
 mod reply;
 mod request_handler;

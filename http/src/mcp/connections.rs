@@ -94,7 +94,7 @@ impl AgentConnections {
         output: impl AsyncWrite + Send + Unpin + 'static,
         space: Option<String>,
     ) -> Result<(), HttpError> {
-        let handler = McpHandler { space, ..self.handler.clone() };
+        let handler = McpHandler { space, subscriptions: Arc::default(), ..self.handler.clone() };
         let failure = |error: Box<dyn std::error::Error + Send + Sync>| HttpError::Stdio(error);
         let transport = StdioTransport::new(input, output, self.stop.clone());
         let closer = transport.closer();

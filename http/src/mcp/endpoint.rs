@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -16,9 +16,11 @@ use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::tower::StreamableHttpServerConfig;
 use serde_json::{Value, json};
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Scope};
 use svcfs_knowledge::access::CallerIdentity;
+use tokio_util::sync::CancellationToken;
 
+use super::http_request::McpHttpRequest;
 use super::messages::{self, MessageBody, ResponseFormat};
 use super::profiles::ToolSelection;
 use super::{BoxError, McpHandler};
@@ -27,7 +29,7 @@ use crate::app::AppState;
 use crate::bind::{MAX_BODY_BYTES, UnreadBody, header, read};
 use crate::response_budget::{PIECE, unbuffered};
 use crate::routes::SPACE;
-use crate::{media, reply};
+use crate::{media, oauth, reply};
 
 /// `rmcp` requires clients to accept both; the real `Accept` is checked here.
 const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -43,7 +45,8 @@ pub(crate) fn service(app: Arc<AppState>) -> McpService {
         .with_legacy_session_mode(false)
         .with_json_response(true)
         .with_max_request_body_bytes(MAX_BODY_BYTES)
-        .with_cancellation_token(app.stop.clone())
+        // Not `app.stop`: handlers end their streams themselves at shutdown, with a last message.
+        .with_cancellation_token(CancellationToken::new())
         // `ActiveRequest::admit` checks hosts and origins for all endpoints.
         .disable_allowed_hosts();
     let agent = McpHandler::new(app);
@@ -59,6 +62,7 @@ pub(crate) async fn handle(
 ) -> Response<BoxBody<Bytes, BoxError>> {
     let mut active = ActiveRequest::start(app, (request.method(), request.uri().path(), ""), Some(peer));
     let is_preflight = request.method() == Method::OPTIONS;
+    let headers = request.headers().clone();
     let identity = active.admit(app, request.headers()).await;
     let boxed = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
     let mut response = match identity {
@@ -73,6 +77,14 @@ pub(crate) async fn handle(
         },
         Ok(Err(fault)) | Err(fault) => boxed(active.fault_response(&fault)),
     };
+    let missing_scope = response.extensions().get::<Arc<OnceLock<Scope>>>().and_then(|scope| scope.get().copied());
+    if missing_scope.is_some() && app.server.access().issuer().is_some() {
+        *response.status_mut() = StatusCode::FORBIDDEN;
+    }
+    if matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        let is_about_scope = response.status() == StatusCode::UNAUTHORIZED || missing_scope.is_some();
+        is_about_scope.then(|| oauth::challenge(app, &headers, missing_scope, response.headers_mut()));
+    }
     if media_type(&response) == media::EVENTS {
         unbuffered(response.headers_mut());
     }
@@ -88,9 +100,13 @@ async fn handle_body(
     (identity, request): (CallerIdentity, Request<Incoming>),
     (active, peer): (&ActiveRequest, IpAddr),
 ) -> Result<McpResponse, Fault> {
-    if let Some(name) = header(request.headers(), SPACE)? {
-        app.enter_space(&identity, Some(name.as_str()))?;
-    }
+    let name = header(request.headers(), SPACE)?;
+    let space = app.enter_space(&identity, name.as_deref());
+    // Without a name, each message answers for itself.
+    let position = match name {
+        Some(_) => Some(space?.vfs.last_seq()),
+        None => space.ok().map(|space| space.vfs.last_seq()),
+    };
     let selection = ToolSelection::of_url(request.uri().path(), request.uri().query(), app.catalogue)?;
     let (mut head, body) = read_request(request).await?;
     head.extensions.insert(selection);
@@ -99,12 +115,24 @@ async fn handle_body(
     if head.method != Method::POST {
         return call_rmcp(service, head, body).await;
     }
+    let missing_scope: Arc<OnceLock<Scope>> = Arc::default();
+    let accepts_events = ResponseFormat::accepts_events(&head.headers);
+    head.extensions.insert(McpHttpRequest {
+        peer,
+        accepts_events,
+        position,
+        missing_scope: Arc::clone(&missing_scope),
+    });
     let Some(format) = ResponseFormat::of(&head.headers) else {
         let text = "`Accept` allows neither application/json nor text/event-stream";
         return Ok(json_response(StatusCode::NOT_ACCEPTABLE, &json!({ "error": text })));
     };
     let response = match messages::classify(&head.headers, &body) {
-        MessageBody::Message => call_rmcp(service, head, body).await?,
+        MessageBody::Message => {
+            let mut response = call_rmcp(service, head, body).await?;
+            response.extensions_mut().insert(missing_scope);
+            response
+        }
         MessageBody::Batch(messages) => batch(app, service, (&head, peer), messages).await,
         MessageBody::Invalid(error) => json_response(StatusCode::BAD_REQUEST, &error),
     };

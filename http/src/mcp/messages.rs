@@ -33,6 +33,13 @@ pub(super) enum ResponseFormat {
 }
 
 impl ResponseFormat {
+    /// Whether `Accept` names event streams. Clients that accept everything often cannot read them.
+    pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+        let texts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let mut ranges = texts.flat_map(|text| text.split(',')).map(media_range);
+        ranges.any(|(name, quality)| name == media::EVENTS && quality > 0.0)
+    }
+
     /// The format that `Accept` allows; `None` when it allows neither. A missing header allows
     /// everything.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {

@@ -6,18 +6,25 @@
 
 mod answers;
 mod coerce;
+mod completion;
 mod connections;
 mod descriptions;
+mod elicitation;
 mod endpoint;
+mod http_request;
+mod job_tasks;
 mod messages;
 mod names;
 mod next_call;
 mod oversized;
 mod profiles;
+mod prompts;
 mod repair;
+mod requests;
 mod resources;
 mod schema;
 mod stdio;
+mod subscriptions;
 mod tool_calls;
 mod tool_search;
 mod tools;
@@ -25,11 +32,13 @@ mod tools;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation, InitializeResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
+    CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, SubscribeRequestParams,
+    SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use svcfs_base::{Caller, Fault, Kind, Protocol};
@@ -45,18 +54,36 @@ use crate::reply;
 use crate::routes::SPACE;
 use crate::specials::VERSION;
 pub use connections::{AgentConnections, DRAINED, StopReason};
+use elicitation::ConfirmationKey;
 pub(crate) use endpoint::{McpService, handle, service};
 pub(crate) use profiles::is_endpoint;
 pub use profiles::{ToolSelection, profile_names};
 pub use stdio::next_line;
+use subscriptions::ConnectionSubscriptions;
 use tools::ToolList;
 
 /// Path of the endpoint.
 pub(crate) const PATH: &str = "/mcp";
 
 /// The methods with params.
-const METHODS: [&str; 6] =
-    ["initialize", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
+const METHODS: [&str; 16] = [
+    "completion/complete",
+    "initialize",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+];
 
 /// Instructions that every agent gets at initialization.
 pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
@@ -84,12 +111,22 @@ pub(crate) struct McpHandler {
     space: Option<String>,
     /// The tools that a local client has chosen.
     selection: ToolSelection,
+    /// Subscriptions of the connection, over stdio.
+    subscriptions: Arc<ConnectionSubscriptions>,
+    confirmations: Arc<ConfirmationKey>,
 }
 
 impl McpHandler {
     fn new(app: Arc<AppState>) -> Self {
         let tools = Arc::new(ToolList::of(app.catalogue));
-        Self { app, tools, space: None, selection: ToolSelection::default() }
+        Self {
+            app,
+            tools,
+            space: None,
+            selection: ToolSelection::default(),
+            subscriptions: Arc::default(),
+            confirmations: Arc::default(),
+        }
     }
 
     /// Who sent a request. A local client (see [`AgentConnections`]) has all permissions.
@@ -119,8 +156,7 @@ impl McpHandler {
 
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> InitializeResult {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
-        InitializeResult::new(capabilities)
+        InitializeResult::new(requests::capabilities())
             .with_server_info(Implementation::new("svcfs", VERSION))
             .with_instructions(INSTRUCTIONS)
     }
@@ -139,6 +175,92 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         self.run_tool(request, context).await
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        self.initialize_connection(request, &context)
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(prompts::list()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.prompt(request, &context).await.map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let caller = self.caller_of(&context)?;
+        completion::complete(self, caller, request).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(subscriptions::accepted(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        subscriptions::listen(self, &context).await
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        requests::check_stream("resources/subscribe", &context)?;
+        self.subscriptions.add(self, (&request.uri, &context))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        requests::check_stream("resources/unsubscribe", &context)?;
+        self.subscriptions.remove(&request.uri);
+        Ok(())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.find_task(&request.task_id, self.caller_of(&context)?).await
+    }
+
+    /// Tasks ask nothing: there is no question to answer.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.find_task(&request.task_id, self.caller_of(&context)?).await.map(drop)
+    }
+
+    /// What has begun is completed: a change is never left half done.
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.find_task(&request.task_id, self.caller_of(&context)?).await.map(drop)
     }
 
     async fn list_resources(
@@ -161,10 +283,10 @@ impl ServerHandler for McpHandler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = svcfs_base::escape_unprintable(&request.method);
-        if METHODS.contains(&request.method.as_str()) {
+        if METHODS.contains(&request.method.as_str()) && !requests::is_removed(&request.method, &context) {
             let message = format!("the params of `{method}` are missing or invalid");
             return Err(ErrorData::invalid_params(message, None));
         }
@@ -191,7 +313,7 @@ impl ServerHandler for McpHandler {
             if reply::is_generic(fault.kind()) {
                 ErrorData::internal_error(reply::generic(&id), None)
             } else if fault.kind() == Kind::NotFound {
-                ErrorData::resource_not_found(fault.message().to_owned(), None)
+                ErrorData::resource_not_found(fault.message().to_owned(), Some(json!({ "uri": request.uri })))
             } else {
                 ErrorData::invalid_params(fault.message().to_owned(), None)
             }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::access::RETRY_AFTER_KEY;
 
+use super::elicitation::{self, CONFIRM};
 use super::names::PREFIX;
 use super::repair;
 use super::tool_search;
@@ -106,6 +107,11 @@ impl<'t> SentCall<'t> {
 
     /// The candidates for the next call, best first.
     pub(super) fn next_calls(&self, fault: &Fault) -> Vec<NextCall> {
+        let token = fault.detail().get(CONFIRM).filter(|_| elicitation::may_ask(self.name()));
+        if let Some(token) = token {
+            // It changes what the refused call would have changed; the message says what that is.
+            return self.same(|arguments| drop(arguments.insert(CONFIRM.to_owned(), token.clone()))).into_iter().collect();
+        }
         let mut calls = match fault.kind() {
             Kind::NotFound | Kind::Stale => self.after_missing(fault),
             Kind::Conflict | Kind::PreconditionFailed => self.after_conflict(fault),
@@ -116,7 +122,7 @@ impl<'t> SentCall<'t> {
             Kind::TooLarge => self.look(),
             Kind::Unauthenticated | Kind::Forbidden | Kind::ReadOnly => self.after_denial(fault),
             Kind::RateLimited => self.after_rate_limit(),
-            Kind::Disabled | Kind::Unavailable => self.without_component(fault),
+            Kind::Disabled | Kind::NotEnabled | Kind::Unavailable => self.without_component(fault),
             Kind::Upstream | Kind::FetchFailed => vec![NextCall::of("tree", json!({}))],
             Kind::NoSpace | Kind::DiskFailed | Kind::Internal => return Vec::new(),
         };

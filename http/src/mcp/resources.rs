@@ -16,12 +16,12 @@ use crate::app::AppState;
 use crate::bind::percent_decode;
 use crate::media;
 
-const SCHEMA: &str = "svc://schema";
-const FILE: &str = "svc://file/";
-const TREE: &str = "svc://tree/";
+pub(super) const SCHEMA: &str = "svc://schema";
+pub(super) const FILE: &str = "svc://file/";
+pub(super) const TREE: &str = "svc://tree/";
 
 /// The page with the conventions of a knowledge base.
-const SCHEMA_PAGE: &str = "SCHEMA.md";
+pub(super) const SCHEMA_PAGE: &str = "SCHEMA.md";
 /// Levels of directories in a tree.
 const TREE_DEPTH: usize = 3;
 /// Maximum names in a tree; the rest is counted.

@@ -33,7 +33,7 @@ fn may_use(tool: &ToolEntry, permissions: &Permissions, selection: &ToolSelectio
 
 impl McpHandler {
     /// The tools that the client has chosen: in the URL of the request, or when it connected.
-    fn selection<'s>(&'s self, context: &'s Context) -> &'s ToolSelection {
+    pub(super) fn selection<'s>(&'s self, context: &'s Context) -> &'s ToolSelection {
         let parts = context.extensions.get::<http::request::Parts>();
         parts.and_then(|parts| parts.extensions.get()).unwrap_or(&self.selection)
     }
@@ -62,10 +62,11 @@ impl McpHandler {
     /// Runs a tool, or explains why not.
     pub(super) async fn run_tool(
         &self,
-        request: CallToolRequestParams,
+        mut request: CallToolRequestParams,
         context: Context,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (name, arguments) = (request.name.into_owned(), request.arguments.unwrap_or_default());
+        let name = std::mem::take(&mut request.name).into_owned();
+        let arguments = request.arguments.take().unwrap_or_default();
         if tool_search::is_search(&name) {
             return self.search_tools(&arguments, &context).await;
         }
@@ -81,12 +82,14 @@ impl McpHandler {
         };
         let sent = SentCall::new(tool, &arguments);
         let audit_target = AuditTarget::of(&self.app, &context, ("tools/call", &name));
-        let outcome = self.call(tool, arguments, (&context, audit_target.notes())).await;
+        request.arguments = Some(arguments);
+        let outcome = self.call_confirmed(tool, request, (&context, audit_target.notes())).await;
         let refused = match &outcome {
-            Ok(result) => {
+            Ok(CallToolResponse::Complete(result)) => {
                 oversized::check(&sent, result).map(|(fault, next)| (fault, Some(self.reachable(next, &context))))
             }
-            Err(_) => None,
+            // Questions to the user and tasks are short.
+            Ok(_) | Err(_) => None,
         };
         let next = match &outcome {
             Ok(_) => None,
@@ -95,12 +98,13 @@ impl McpHandler {
         audit_target.end(outcome.as_ref().err());
         match (outcome, refused) {
             (Ok(_), Some((fault, next))) => answers::failure(&fault, &name, next),
-            (Ok(result), None) => Ok(result.into()),
+            (Ok(response), None) => Ok(response),
             (Err(fault), _) => answers::failure(&fault, &name, next),
         }
     }
 
-    async fn call(
+    /// Runs a tool without questions.
+    pub(super) async fn call(
         &self,
         tool: &ToolEntry,
         mut arguments: JsonObject,
@@ -206,6 +210,6 @@ impl McpHandler {
 
 /// Whether the caller requested the output unchanged and without text, as the svcfs command line
 /// does.
-fn wants_raw_output(meta: &Map<String, Value>) -> bool {
+pub(super) fn wants_raw_output(meta: &Map<String, Value>) -> bool {
     meta.get(RAW_OUTPUT_FLAG).is_some_and(|wanted| wanted == true)
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, OperationInputs};
 
+use super::elicitation::{self, CONFIRM};
 use super::names::PREFIX;
 use super::{coerce, descriptions, names, schema, tool_search};
 use crate::openapi::manual;
@@ -17,11 +18,12 @@ const REQUIRED_ACTOR: &str = "Your name, to which the claim belongs; required un
 
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
-const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
+const EXTRA_ARGUMENTS: [(&str, &str); 5] = [
     (ACTOR, "Your name: author of the change; default `mcp-agent`"),
     (PROVENANCE, "Source of the content as `type:id`, such as `run:249`"),
     (FENCE, "`fence` of your claim on the page"),
     (PRECONDITION, "ETag you read; refused if the file changed since"),
+    (CONFIRM, "Token of the answer that asked you to confirm this same call"),
 ];
 
 /// Arguments that are accepted and not shown: they are of use to other programs, or seldom.
@@ -330,8 +332,11 @@ const fn shown_aliases(entry: &OperationEntry) -> &'static [(&'static str, &'sta
 /// The additional arguments of a tool.
 fn extra_arguments(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
-    let arguments =
-        EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != PRECONDITION));
+    let arguments = EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| match *name {
+        PRECONDITION => writes && is_conditional,
+        CONFIRM => elicitation::may_ask(entry.name),
+        _ => writes,
+    });
     let is_required = entry.requires_actor;
     arguments.map(move |(name, text)| (name, if is_required && name == ACTOR { REQUIRED_ACTOR } else { text }))
 }

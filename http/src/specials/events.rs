@@ -72,19 +72,23 @@ struct SubscriberCounts {
 }
 
 /// The limits that apply to a subscriber.
-struct SubscriberClass {
+pub(crate) struct SubscriberClass {
     is_anonymous: bool,
     limit_key: Option<RateLimitKey>,
 }
 
 impl SubscriberClass {
-    fn of(app: &AppState, identity: &CallerIdentity, peer: Option<IpAddr>) -> Self {
+    pub(crate) fn of(app: &AppState, identity: &CallerIdentity, peer: Option<IpAddr>) -> Self {
         let token = identity.token.as_ref();
         let is_counted = |peer: &IpAddr| token.is_some() || !peer.to_canonical().is_loopback();
         Self {
             is_anonymous: token.is_none() && !app.server.access().is_open(),
             limit_key: peer.filter(is_counted).map(|peer| RateLimitKey::new(token, peer)),
         }
+    }
+    /// A client on this machine.
+    pub(crate) const fn local() -> Self {
+        Self { is_anonymous: false, limit_key: None }
     }
     /// Maximum number of subscribers of the same caller.
     const fn limit(&self) -> usize {
@@ -142,11 +146,16 @@ impl SubscriberRegistry {
         spaces.insert(space.name.clone(), followed_space);
         followed
     }
+    /// The newest position of a space; registers for it.
+    pub(crate) fn position_of(&self, space: &Arc<Space>) -> watch::Receiver<Seq> {
+        self.newest_of(space).0
+    }
     /// Number of subscribers.
     pub(crate) fn count(&self) -> usize {
         self.count.lock().all
     }
-    fn admit(&self, class: SubscriberClass) -> Result<SubscriberPermit, Fault> {
+    /// Admits a subscriber until the permit is dropped. Errors: `Unavailable` when a limit is reached.
+    pub(crate) fn admit(&self, class: SubscriberClass) -> Result<SubscriberPermit, Fault> {
         let mut counts = self.count.lock();
         let count_of =
             class.limit_key.as_ref().and_then(|limit_key| counts.by_caller.get(limit_key)).copied().unwrap_or_default();
@@ -169,7 +178,7 @@ impl SubscriberRegistry {
 }
 
 /// The place of a subscriber, released on drop.
-struct SubscriberPermit(Arc<Mutex<SubscriberCounts>>, SubscriberClass);
+pub(crate) struct SubscriberPermit(Arc<Mutex<SubscriberCounts>>, SubscriberClass);
 
 impl Drop for SubscriberPermit {
     fn drop(&mut self) {
@@ -441,7 +450,7 @@ fn lint_event(space: &Space, event: &FeedEvent, (name, data): &(&'static str, Va
 
 /// Whether a subscriber gets the changes of a path: not those below `.svc`, which are internal,
 /// those of hidden files, and those outside its permissions.
-fn is_visible(space: &Space, path: &TreePath, (protocol, permissions): (Protocol, &Permissions)) -> bool {
+pub(crate) fn is_visible(space: &Space, path: &TreePath, (protocol, permissions): (Protocol, &Permissions)) -> bool {
     let is_hidden = || protocol.serves_knowledge_only() && space.vfs.hidden_files().hides(path);
     path.components().next() != Some(".svc") && permissions.covers(path) && !is_hidden()
 }

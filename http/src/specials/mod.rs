@@ -48,6 +48,7 @@ pub(crate) enum SpecialPage {
     PublicTree,
     Shared,
     Events,
+    ResourceMetadata,
     Mcp,
 }
 
@@ -58,6 +59,8 @@ impl SpecialPage {
             Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => RequestGuard::Open,
             // They describe the server, not its content.
             Self::OpenApi | Self::Docs | Self::DocsFolder | Self::DocsFile => RequestGuard::Open,
+            // Clients read it to learn where to get credentials.
+            Self::ResourceMetadata => RequestGuard::Open,
             // They serve only what was published to everyone.
             Self::Published | Self::PublishedIndex | Self::PublishedFolder | Self::SiteMap | Self::Robots => {
                 RequestGuard::Open
@@ -148,7 +151,8 @@ impl SpecialRoute {
             | SpecialPage::OpenApi
             | SpecialPage::Docs
             | SpecialPage::DocsFolder
-            | SpecialPage::DocsFile => "unchanged",
+            | SpecialPage::DocsFile
+            | SpecialPage::ResourceMetadata => "unchanged",
             SpecialPage::Readyz
             | SpecialPage::Metrics
             | SpecialPage::Published
@@ -180,6 +184,9 @@ impl SpecialRoute {
         if self.page == SpecialPage::Mcp { HttpMethod::Post } else { HttpMethod::Get }
     }
 }
+
+/// Path of the metadata of `/mcp`.
+const MCP_METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp";
 
 /// All special pages.
 pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
@@ -260,6 +267,12 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
         .with_summary("Follow changes as server-sent events; `Last-Event-ID` replays missed events")
         .with_responses(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
         .with_prefix(RoutePrefix::Space),
+    SpecialRoute::root(crate::oauth::METADATA_PATH, "resource_metadata", SpecialPage::ResourceMetadata)
+        .with_summary("Find the identity provider of this server (RFC 9728); needs `auth.type = \"oidc\"`")
+        .with_responses(&[(200, "application/json"), (404, "application/json")]),
+    SpecialRoute::root(MCP_METADATA_PATH, "mcp_resource_metadata", SpecialPage::ResourceMetadata)
+        .with_summary("Find the identity provider of `/mcp` (RFC 9728); needs `auth.type = \"oidc\"`")
+        .with_responses(&[(200, "application/json"), (404, "application/json")]),
     SpecialRoute::root(crate::mcp::PATH, "mcp", SpecialPage::Mcp)
         .with_summary("Call agent tools over MCP (streamable HTTP)")
         .with_responses(&[
@@ -307,6 +320,9 @@ pub(crate) async fn handle(
         SpecialPage::PublicTree => public::tree(app, &special).await,
         SpecialPage::Shared => shared::shared(app, &special).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
+        SpecialPage::ResourceMetadata => {
+            Ok(crate::reply::json(http::StatusCode::OK, &crate::oauth::metadata(app, headers)?))
+        }
         SpecialPage::Events => events::subscribe(app, space, (special, identity)),
         // The listener handles it; it is in the table for the lists only.
         SpecialPage::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),

@@ -2,6 +2,7 @@ mod admission;
 mod agent_connections;
 mod agent_messages;
 mod agent_profiles;
+mod agent_protocol;
 mod agent_schemas;
 mod agents;
 mod as_of;

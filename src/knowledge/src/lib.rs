@@ -22,6 +22,7 @@ pub mod files;
 pub mod graph;
 pub mod history;
 pub mod insight;
+pub mod jobs;
 pub mod kernel;
 pub mod lint;
 pub mod memory;

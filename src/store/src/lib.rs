@@ -17,6 +17,7 @@ mod fail_points;
 mod git_names;
 mod history;
 mod inode_table;
+mod job_files;
 mod leases;
 mod log;
 mod path_rules;
@@ -51,6 +52,7 @@ pub use history::{
     changed_lines, compare_entries, normalize_message, repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};
+pub use job_files::JobFiles;
 pub use leases::{Lease, LeaseFile};
 pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, FileCreation, HistorySet, Log, LogCheck, LogEntry, LogRecord,

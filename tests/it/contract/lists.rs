@@ -14,7 +14,7 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 21] = [
+const BEYOND: [&str; 23] = [
     // D40: the HTML of a page, and of text.
     "GET /api/svc/render",
     "POST /api/svc/render",
@@ -34,9 +34,11 @@ const BEYOND: [&str; 21] = [
     "POST /api/svc/revert", // undo, and what it needs beside it
     "POST /api/svc/restore",
     "GET /api/svc/trash",
-    "POST /api/svc/recall",       // issue 40: excerpts within a budget of tokens
-    "POST /api/svc/backup",       // a backup now, as `svcfs backup` asks a server for it
-    "DELETE /api/svc/schemas/{}", // a schema that is saved can be removed
+    "POST /api/svc/recall",                      // issue 40: excerpts within a budget of tokens
+    "POST /api/svc/backup",                      // a backup now, as `svcfs backup` asks a server for it
+    "DELETE /api/svc/schemas/{}",                // a schema that is saved can be removed
+    "GET /.well-known/oauth-protected-resource", // RFC 9728: MCP clients find the identity provider
+    "GET /.well-known/oauth-protected-resource/mcp",
 ];
 
 /// Tools beside the contract, each with its reason.

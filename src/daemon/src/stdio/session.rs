@@ -3,6 +3,8 @@
 //! Invariant: a request is sent again only if it was not executed, or if it changes nothing. The
 //! agent learns that the outcome of every other one is unknown.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,6 +14,9 @@ use svcfs_knowledge::CATALOGUE;
 
 /// How often a request that changes nothing is sent again after a crash: it may be the cause.
 const MAX_RETRIES: u32 = 2;
+
+/// Maximum number of subscriptions that are repeated; a server has the same limit.
+const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// JSON-RPC: failure of the server.
 const SERVER_ERROR: i32 = -32000;
@@ -44,6 +49,7 @@ struct KnownParams {
     #[serde(rename = "requestId")]
     request_id: Option<Value>,
     handover: Option<bool>,
+    uri: Option<String>,
 }
 
 /// The arguments of a tool that runs another one.
@@ -117,6 +123,11 @@ pub struct AgentSession {
     initialized: Option<Bytes>,
     /// Id of the repeated `initialize` request, whose answer the agent has already.
     repeated_handshake: Option<Value>,
+    /// The `resources/subscribe` requests by URI, each with its id: the next process does not know
+    /// them.
+    subscriptions: BTreeMap<String, (Value, Bytes)>,
+    /// Ids of repeated `resources/subscribe` requests, whose answers the agent has already.
+    repeated_subscriptions: Vec<Value>,
     pending: Vec<PendingLine>,
     drained: Option<bool>,
 }
@@ -132,6 +143,13 @@ impl AgentSession {
             match (method, &message.id) {
                 ("initialize", Some(id)) => self.initialize = Some((id.clone(), line.clone())),
                 ("notifications/initialized", None) => self.initialized = Some(line.clone()),
+                ("resources/subscribe", Some(id)) => {
+                    let uri = message.params().uri.filter(|_| self.subscriptions.len() < MAX_SUBSCRIPTIONS);
+                    self.subscriptions.extend(uri.map(|uri| (uri, (id.clone(), line.clone()))));
+                }
+                ("resources/unsubscribe", Some(_)) => {
+                    message.params().uri.iter().for_each(|uri| drop(self.subscriptions.remove(uri)));
+                }
                 _ => {}
             }
         }
@@ -175,6 +193,13 @@ impl AgentSession {
                     if self.repeated_handshake.take_if(|repeated| repeated == id).is_some() {
                         return false;
                     }
+                    if let Some(index) = self.repeated_subscriptions.iter().position(|repeated| repeated == id) {
+                        self.repeated_subscriptions.swap_remove(index);
+                        return false;
+                    }
+                    if message.error.is_some() {
+                        self.subscriptions.retain(|_, (subscription, _)| subscription != id);
+                    }
                     self.finish(id);
                 }
                 _ => {}
@@ -205,7 +230,10 @@ impl AgentSession {
         let is_pending = |id: &Value| self.pending.iter().any(|pending| pending.ids.contains(id));
         let Some((id, line)) = self.initialize.as_ref().filter(|(id, _)| !is_pending(id)) else { return Vec::new() };
         self.repeated_handshake = Some(id.clone());
-        std::iter::once(line.clone()).chain(self.initialized.clone()).collect()
+        let subscriptions = self.subscriptions.values().filter(|(id, _)| !is_pending(id));
+        self.repeated_subscriptions = subscriptions.clone().map(|(id, _)| id.clone()).collect();
+        let handshake = std::iter::once(line.clone()).chain(self.initialized.clone());
+        handshake.chain(subscriptions.map(|(_, line)| line.clone())).collect()
     }
 
     /// Whether the answer to the repeated handshake is missing.
@@ -226,6 +254,7 @@ impl AgentSession {
     /// that must not be sent again.
     pub fn disconnect(&mut self) -> (ConnectionEnd, Vec<Value>) {
         self.repeated_handshake = None;
+        self.repeated_subscriptions.clear();
         let drained = self.drained.take();
         let lost = self.pending.extract_if(.., |pending| {
             let was_sent = std::mem::take(&mut pending.is_sent);

@@ -36,9 +36,8 @@ for (const tool of tools) {
 const { resources } = await client.listResources();
 assert.deepEqual(resources.map((resource) => resource.uri), ["svc://schema"]);
 assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 2);
-if (client.getServerCapabilities().prompts) {
-  assert.deepEqual((await client.listPrompts()).prompts, []);
-}
+const { prompts } = await client.listPrompts();
+assert.deepEqual(prompts.map((prompt) => prompt.name), ["start", "continue", "consolidate", "review"]);
 assert((await client.readResource({ uri: "svc://schema" })).contents[0].text.trim());
 
 // The SDK itself holds each structure against the schema of its tool.

@@ -40,7 +40,8 @@ async def converse(server, mode):
         assert resources == ["svc://schema"], resources
         templates = (await client.list_resource_templates()).resource_templates
         assert [template.uri_template for template in templates] == ["svc://file/{path}", "svc://tree/{path}"]
-        assert (await client.list_prompts()).prompts == []
+        prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
+        assert prompts == ["start", "continue", "consolidate", "review"], prompts
         schema = await client.read_resource("svc://schema")
         assert schema.contents[0].text.strip(), schema
 

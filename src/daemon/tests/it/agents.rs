@@ -77,7 +77,7 @@ fn the_inspector_lists_reads_and_calls_without_a_warning() {
         assert!(tools["tools"].as_array().unwrap().len() >= 40, "{tools}");
         assert_eq!(ask(&["--method", "resources/list"])["resources"][0]["uri"], "svc://schema");
         assert_eq!(ask(&["--method", "resources/templates/list"])["resourceTemplates"].as_array().unwrap().len(), 2);
-        assert_eq!(ask(&["--method", "prompts/list"])["prompts"], serde_json::json!([]));
+        assert_eq!(ask(&["--method", "prompts/list"])["prompts"].as_array().unwrap().len(), 4);
         let schema = ask(&["--method", "resources/read", "--uri", "svc://schema"]);
         assert!(schema["contents"][0]["text"].is_string(), "{schema}");
         let call = |name: &str, arguments: &[&str]| {

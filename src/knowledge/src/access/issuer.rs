@@ -8,11 +8,11 @@ use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
-use svcfs_base::{Actor, Fault};
+use svcfs_base::{Actor, Fault, Scope};
 use svcfs_config::OidcSettings;
 use svcfs_net::NetClient;
 
-use super::unauthenticated;
+use super::{OAUTH_SCOPES, unauthenticated};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Keys older than this are fetched again, so that a revoked key stops working.
@@ -65,6 +65,36 @@ struct TokenClaims {
     email: Option<String>,
     #[serde(default)]
     email_verified: Option<bool>,
+    /// RFC 8693: names, separated by spaces.
+    #[serde(default)]
+    scope: Option<ScopeClaim>,
+    /// The same as some providers name it.
+    #[serde(default)]
+    scp: Option<ScopeClaim>,
+}
+
+/// Scopes of a token, in both forms that providers use.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ScopeClaim {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl ScopeClaim {
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Text(names) => names.split_ascii_whitespace().collect(),
+            Self::List(names) => names.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// The largest scope that a token names; `admin` if it names none of this program.
+fn scope_of(claims: [Option<&ScopeClaim>; 2]) -> Scope {
+    let names = claims.into_iter().flatten().flat_map(ScopeClaim::names);
+    let known = names.filter_map(|name| OAUTH_SCOPES.iter().find(|(known, _)| *known == name));
+    known.map(|(_, scope)| *scope).max().unwrap_or(Scope::Admin)
 }
 
 impl IdentityProvider {
@@ -77,6 +107,11 @@ impl IdentityProvider {
             last_fetch: Mutex::default(),
             min_fetch_interval: MIN_FETCH_INTERVAL,
         }
+    }
+
+    /// URL of the provider.
+    pub(super) fn url(&self) -> &str {
+        &self.settings.issuer
     }
 
     #[cfg(test)]
@@ -103,7 +138,8 @@ impl IdentityProvider {
         let Ok(header) = jsonwebtoken::decode_header(token) else { return false };
         let Some(key) = cached.key(&header) else { return true };
         // Without key ids, only an invalid signature shows that the provider has a new key.
-        header.kid.is_none() && self.claims(token, &header, key).is_err_and(|error| *error.kind() == InvalidSignature)
+        header.kid.is_none()
+            && self.claims(token, (&header, key), None).is_err_and(|error| *error.kind() == InvalidSignature)
     }
 
     /// Fetches the keys, unless a fetch was tried less than `min_fetch_interval` ago.
@@ -146,12 +182,13 @@ impl IdentityProvider {
         self.client.get_json(&metadata.jwks_uri).map_err(|error| error.to_string())
     }
 
-    /// The actor that a token identifies.
+    /// The actor that a token identifies, and its scope. `resource` is the address of this server:
+    /// `aud` must be it, its `/mcp`, or the client id.
     ///
     /// # Errors
     /// `Unauthenticated` for a token that is malformed, expired, not valid yet, or issued by or for
     /// someone else; `Unavailable` while the provider's keys are unknown.
-    pub(super) fn identify(&self, token: &str) -> Result<Actor, Fault> {
+    pub(super) fn identify(&self, token: &str, resource: Option<&str>) -> Result<(Actor, Scope), Fault> {
         let cached = self.cached.read();
         let cached = cached.as_ref().filter(|cached| cached.fetched.elapsed() < MAX_KEY_AGE).ok_or_else(|| {
             Fault::unavailable("the keys of the identity provider are not available; see the server log")
@@ -162,18 +199,25 @@ impl IdentityProvider {
             return Err(invalid(&format_args!("signature algorithm {:?} is not accepted", header.alg)));
         }
         let key = cached.key(&header).ok_or_else(|| invalid(&"the provider has no such key"))?;
-        let claims = self.claims(token, &header, key);
-        let TokenClaims { sub, email, email_verified } = claims.map_err(|error| invalid(&error))?;
+        let claims = self.claims(token, (&header, key), resource);
+        let TokenClaims { sub, email, email_verified, scope, scp } = claims.map_err(|error| invalid(&error))?;
         // An unverified address could belong to another person.
         let email = email.filter(|email| !email.is_empty() && email_verified != Some(false));
-        Ok(Actor::new(&email.unwrap_or(sub)))
+        Ok((Actor::new(&email.unwrap_or(sub)), scope_of([scope.as_ref(), scp.as_ref()])))
     }
 
-    fn claims(&self, token: &str, header: &Header, key: &Jwk) -> jsonwebtoken::errors::Result<TokenClaims> {
+    fn claims(
+        &self,
+        token: &str,
+        (header, key): (&Header, &Jwk),
+        resource: Option<&str>,
+    ) -> jsonwebtoken::errors::Result<TokenClaims> {
         let mut validation = Validation::new(header.alg);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         validation.set_issuer(&[&self.settings.issuer]);
-        validation.set_audience(&[&self.settings.client_id]);
+        let addresses = resource.into_iter().flat_map(|url| [url.to_owned(), format!("{url}/"), format!("{url}/mcp")]);
+        let audiences: Vec<String> = addresses.chain([self.settings.client_id.clone()]).collect();
+        validation.set_audience(&audiences);
         validation.validate_nbf = true;
         validation.leeway = CLOCK_SKEW_SECONDS;
         Ok(jsonwebtoken::decode(token, &DecodingKey::from_jwk(key)?, &validation)?.claims)

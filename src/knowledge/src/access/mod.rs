@@ -17,7 +17,7 @@ mod tests;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use svcfs_base::{Actor, Caller, Client, Fault, Kind, Permissions};
+use svcfs_base::{Actor, Caller, Client, Fault, Kind, Permissions, Scope};
 use svcfs_config::edit::key_id;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, SpaceVisibility};
 
@@ -29,6 +29,15 @@ use crate::kernel::{HttpMethod, OperationEntry};
 use crate::usage;
 use issuer::IdentityProvider;
 
+/// The scopes of OAuth tokens. A token that has none of them has the scope `admin`: most providers
+/// know only their own scopes.
+pub const OAUTH_SCOPES: [(&str, Scope); 4] = [
+    ("svc:read", Scope::Read),
+    ("svc:propose", Scope::Propose),
+    ("svc:write", Scope::Write),
+    ("svc:admin", Scope::Admin),
+];
+
 /// Operations on an unlisted space without credentials, for callers who know a page's path.
 const UNLISTED_OPERATIONS: [&str; 3] = ["read", "peek", "section"];
 
@@ -38,6 +47,9 @@ pub struct AccessControl {
     mode: RwLock<Arc<AuthMode>>,
     /// The key in the server's own files: any process that can read them has full access.
     local: Option<KeyDigest>,
+    /// The public address of the server: the `aud` of tokens that are issued for it, besides the
+    /// client id.
+    resource: Option<String>,
 }
 
 #[derive(Debug)]
@@ -136,7 +148,21 @@ impl AccessControl {
     /// Access control with these settings. The `local` key always has full access: only the
     /// server's own user can read the file with it.
     pub fn new(settings: AuthSettings, local: Option<KeyDigest>) -> Self {
-        Self { mode: RwLock::new(Arc::new(AuthMode::new(settings))), local }
+        Self { mode: RwLock::new(Arc::new(AuthMode::new(settings))), local, resource: None }
+    }
+
+    /// The same for a server with this public address.
+    #[must_use]
+    pub(crate) fn with_resource(self, public_url: Option<&str>) -> Self {
+        Self { resource: public_url.map(str::to_owned), ..self }
+    }
+
+    /// The identity provider; none in other modes.
+    pub fn issuer(&self) -> Option<String> {
+        match &**self.mode.read() {
+            AuthMode::Oidc(issuer) => Some(issuer.url().to_owned()),
+            AuthMode::Open | AuthMode::ApiKey(_) | AuthMode::PerSpace(_) => None,
+        }
     }
 
     /// Whether there is no authentication.
@@ -206,7 +232,11 @@ impl AccessControl {
                     ..identity
                 })
             }
-            AuthMode::Oidc(issuer) => Ok(CallerIdentity { actor: Some(issuer.identify(bearer)?), ..identity }),
+            AuthMode::Oidc(issuer) => {
+                let (actor, scope) = issuer.identify(bearer, self.resource.as_deref())?;
+                let permissions = Permissions { scope, ..Permissions::FULL };
+                Ok(CallerIdentity { actor: Some(actor), permissions, ..identity })
+            }
             AuthMode::ApiKey(_) | AuthMode::Open => Err(unauthenticated("invalid API key")),
         }
     }

@@ -155,7 +155,8 @@ fn hunk_text((base, draft): (&[&str], &[&str]), (in_base, in_draft): (Range<usiz
     // As in git, an empty range is named by the line before it.
     let range =
         |start: usize, count: usize| if count == 0 { format!("{start},0") } else { format!("{},{count}", start + 1) };
-    let (base_start, draft_start) = (in_base.start - before, in_draft.start - before);
+    // The context is that of the base: the draft may have fewer lines before the hunk.
+    let (base_start, draft_start) = (in_base.start - before, in_draft.start.saturating_sub(before));
     let (base_count, draft_count) = (in_base.len() + before + after, in_draft.len() + before + after);
     let mut text = format!("@@ -{} +{} @@\n", range(base_start, base_count), range(draft_start, draft_count));
     let mut add = |sign: char, lines: &[&str]| {

@@ -138,6 +138,17 @@ fn parts_of_a_draft_are_merged_by_hunks_and_paths() {
 }
 
 #[test]
+fn a_hunk_is_shown_after_more_removed_lines_than_its_context() {
+    let space = TestSpace::new();
+    space.put("a.md", "a\nb\nc\nd\n# T\n\nold\n");
+    let id = open(&space);
+    write(&space, &id, "a.md", "# T\n\nnew\n");
+    let texts: Vec<Value> = hunks(&space, &id).0.iter().map(|hunk| hunk["text"].clone()).collect();
+    let removed = "@@ -1,7 +1,3 @@\n-a\n-b\n-c\n-d\n # T\n \n old\n";
+    assert_eq!(texts, [removed, "@@ -4,4 +1,4 @@\n d\n # T\n \n-old\n+new\n"]);
+}
+
+#[test]
 fn what_both_changed_is_a_conflict_until_it_is_resolved() {
     let changed = PAGE.replace("one", "uno").replace("ann", "bob").replace("four", "quatro");
     for (resolution, line, owner) in [("ours", "eins", "carol"), ("theirs", "uno", "bob")] {

@@ -19,6 +19,7 @@ use crate::backup::BackupMonitor;
 use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
+use crate::jobs::JobRegistry;
 use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::publishing::{PublishingCaches, ViewCounts};
 use crate::schemas::SchemaRegistry;
@@ -103,6 +104,8 @@ pub struct Space {
     pub workflow_places: Mutex<()>,
     /// Cached boards of workflows.
     pub boards: BoardCache,
+    /// Long calls of agents.
+    pub jobs: JobRegistry,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -127,6 +130,7 @@ impl Space {
             tasks: OnceLock::new(),
             workflow_places: Mutex::default(),
             boards: BoardCache::default(),
+            jobs: JobRegistry::new(&vfs.state_directory()),
             audit,
             vfs,
             index,
@@ -283,6 +287,7 @@ impl ServerState {
     /// A server that starts now.
     pub fn new(spaces: SpaceCollection, clock: Arc<dyn Clock>, access: AccessControl) -> Self {
         let limiter = spaces.first().settings.server.rate_limit.map(RequestLimiter::new);
+        let access = access.with_resource(spaces.first().settings.server.public_url.as_ref().map(PublicUrl::as_str));
         let (guess_limiter, metrics) = Default::default();
         Self { spaces, started_at: clock.now(), clock, access, limiter, guess_limiter, metrics }
     }

@@ -6,7 +6,7 @@ use svcfs_base::{Fault, to_hex};
 ///
 /// # Errors
 /// `Internal` when it gives none.
-pub(crate) fn random_bytes<const BYTES: usize>() -> Result<[u8; BYTES], Fault> {
+pub fn random_bytes<const BYTES: usize>() -> Result<[u8; BYTES], Fault> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| Fault::internal(error.to_string()))?;
     Ok(bytes)

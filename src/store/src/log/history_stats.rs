@@ -153,6 +153,11 @@ impl Log {
         self.with_stats(|stats| stats.activity(since.as_second(), below, hidden_files))
     }
 
+    /// The actors of all changes, each once, in the order of their first change.
+    pub fn actors(&self) -> LogResult<Vec<Actor>> {
+        self.with_stats(|stats| stats.actors.names.clone())
+    }
+
     fn with_stats<T>(&self, query: impl FnOnce(&HistoryStats) -> T) -> LogResult<T> {
         let last = self.last_seq();
         let stats = self.stats.read();

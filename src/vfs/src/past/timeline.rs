@@ -64,6 +64,14 @@ impl Vfs {
         Ok(self.core.log.first_times()?)
     }
 
+    /// The actors of all changes, each once.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn actors(&self) -> Result<Vec<Actor>, Fault> {
+        Ok(self.core.log.actors()?)
+    }
+
     /// Activity of the pages at or below a path, or of all pages, since a time.
     ///
     /// # Errors

@@ -157,3 +157,30 @@ fn waiting_requests_can_be_refused() {
     assert_eq!(session.refuse_pending("no")[0]["error"]["message"], "no");
     assert!(!session.has_pending());
 }
+
+#[test]
+fn subscriptions_are_repeated_after_the_handshake() {
+    let (mut session, initialize, initialized) = session();
+    let subscribe = |id: u32, method: &str, uri: &str| {
+        line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "uri": uri } }))
+    };
+    let (first, second) = (
+        subscribe(1, "resources/subscribe", "svc://file/a.md"),
+        subscribe(2, "resources/subscribe", "svc://file/b.md"),
+    );
+    let ended = subscribe(3, "resources/unsubscribe", "svc://file/b.md");
+    let refused = subscribe(4, "resources/subscribe", "nonsense");
+    for (id, request) in [(1, &first), (2, &second), (3, &ended)] {
+        session.send(request);
+        assert!(session.receive(&line(&json!({ "jsonrpc": "2.0", "id": id, "result": {} }))));
+    }
+    session.send(&refused);
+    assert!(session.receive(&line(&json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": -32002, "message": "" } }))));
+    session.disconnect();
+    assert_eq!(session.repeat_handshake(), [initialize, initialized, first]);
+    // The agent has the answers already.
+    for id in [0, 1] {
+        assert!(!session.receive(&line(&json!({ "jsonrpc": "2.0", "id": id, "result": {} }))));
+    }
+    assert!(session.receive(&line(&json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated" }))));
+}
