@@ -24,7 +24,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/prerequisites.sh
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
 need_packages python3 python3-venv
-need_python_tools benchd-harness==0.2.0
+need_python_tools "${MEMORY_TOOLS[@]}"
 
 folder="$(mktemp -d)"
 server=

@@ -9,7 +9,7 @@ Run the tests in their long form
 Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
 
 Runs the tests of scripts/test.sh. Tests with random input or repetitions read their limits from these variables.
-Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, scripts/browser.sh,
+Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, scripts/browser.sh, scripts/memory.sh,
 scripts/release.sh --try and `cargo install` (as root), scripts/nfs/pjdfstest.sh (on amd64) and scripts/power.sh (as root
 on amd64).
 
@@ -17,6 +17,7 @@ Environment (a variable that is set already is not changed):
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
   SVCFS_CLAIM_ROUNDS   Times the server is killed while workers claim tasks (default here: 50)
   SVCFS_DRAFT_ROUNDS   Times the server is killed while drafts are written and merged (default here: 50)
+  SVCFS_FLEET_SECONDS  Seconds for which 64 agents read, edit, search and claim (default here: 600)
   SVCFS_FSX_OPERATIONS Random operations on an asset and on a page of the mount (default here: 1000000)
   SVCFS_LINEAR_SECONDS Seconds of concurrent writes through all protocols in the linearizability test (default here: 60)
   SVCFS_OTHERS_TIMES   Factor for the git commands in the root while agents write (default here: 10)
@@ -45,6 +46,7 @@ esac
 export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
 export SVCFS_CLAIM_ROUNDS="${SVCFS_CLAIM_ROUNDS:-50}"
 export SVCFS_DRAFT_ROUNDS="${SVCFS_DRAFT_ROUNDS:-50}"
+export SVCFS_FLEET_SECONDS="${SVCFS_FLEET_SECONDS:-600}"
 export SVCFS_FSX_OPERATIONS="${SVCFS_FSX_OPERATIONS:-1000000}"
 export SVCFS_UNDO_ROUNDS="${SVCFS_UNDO_ROUNDS:-50}"
 export SVCFS_STRESS_SECONDS="${SVCFS_STRESS_SECONDS:-120}"
@@ -90,6 +92,7 @@ try_release() {
 "$scripts/bench.sh" --quick
 # With the program that the benchmark built.
 "$scripts/browser.sh" "$CARGO_TARGET_DIR/release/svcfs"
+"$scripts/memory.sh" "$CARGO_TARGET_DIR/release/svcfs"
 try_release
 [[ $(uname -m) != x86_64 ]] || "$scripts/nfs/pjdfstest.sh"
 [[ $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0

@@ -18,6 +18,8 @@ readonly TEST_TOOLS=(pjdfstest@0.2.2 fsx@0.3.2)
 readonly GUEST_PACKAGES=(busybox-static cpio kmod libtirpc3 qemu-system-x86)
 # Servers that the benchmark compares with (tests/bench, part `doors`), besides rclone (see above) and nginx.
 readonly RIVAL_PYTHON_TOOLS=(wsgidav==4.4.0 cheroot==11.1.2)
+# Public memory benchmarks (scripts/memory.sh).
+readonly MEMORY_TOOLS=(benchd-harness==0.2.0)
 # For building the Debian package.
 readonly PACKAGE_TOOLS=(cargo-deb@3.7.0)
 # For the list of components of a release (SBOM).

@@ -19,7 +19,6 @@ mod disk;
 mod doctor;
 mod drafts;
 mod editors;
-mod fleet;
 mod linear;
 mod mixed;
 mod others;
