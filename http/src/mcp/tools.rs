@@ -307,7 +307,8 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
 }
 
 /// Removes what says little, because every agent pays for each byte: examples, which descriptions
-/// have in words, defaults that mean "not given", and descriptions of items beside that of the list.
+/// have in words, defaults that mean "not given", and descriptions of items beside that of their
+/// list.
 fn remove_details(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else { return };
     members.remove("examples");

@@ -71,7 +71,7 @@ impl Agent<'_> {
     fn fails(&self, name: &str, arguments: Value, says: &str, next: &str) -> Answer {
         let failure = self.call(name, &arguments);
         let shown = failure.text.get(..2_000).unwrap_or(&failure.text);
-        let mut check = |is_right: bool, what: &str| {
+        let check = |is_right: bool, what: &str| {
             if !is_right {
                 self.problems.borrow_mut().push(format!("{name} {arguments}: {what}: {shown}"));
             }

@@ -42,15 +42,16 @@ const BEYOND: [&str; 23] = [
 ];
 
 /// Tools beside the contract, each with its reason.
-const BEYOND_TOOLS: [&str; 8] = [
+const BEYOND_TOOLS: [&str; 9] = [
     "svc_version", // agents read, compare and attribute versions, as callers of REST do
     "svc_diff",
     "svc_blame",
     "svc_task_next", // the queue: eligible and claim in one step, so that no task is taken twice
     "svc_task_done",
-    "svc_recall", // excerpts with citations within a budget of tokens
-    "svc_undo",   // agents undo their own mistakes
-    "svc_edit",   // parts of a page are changed without sending all of it
+    "svc_recall",      // excerpts with citations within a budget of tokens
+    "svc_undo",        // agents undo their own mistakes
+    "svc_edit",        // parts of a page are changed without sending all of it
+    "svc_tool_search", // issue 41: finds the tools that a short list does not have
 ];
 
 /// The rows of a table below its heading, split into columns.
