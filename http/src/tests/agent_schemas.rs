@@ -176,6 +176,16 @@ async fn shared_work(protocol: &Listening) -> Vec<(&'static str, Value)> {
 }
 
 /// Shows: HTTP-11
+/// Calls a tool; a call that must be confirmed is repeated with the token of its answer.
+async fn call_confirmed(protocol: &Listening, name: &str, mut arguments: Value) -> Value {
+    let answer = call(protocol, name, arguments.clone()).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    let detail = text.rsplit('\n').next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(token) = detail.as_ref().and_then(|detail| detail.get("confirm")) else { return answer };
+    arguments["confirm"] = token.clone();
+    call(protocol, name, arguments).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_answers_as_its_schema_says() {
     // No registry is asked for papers.
@@ -270,15 +280,7 @@ async fn every_tool_answers_as_its_schema_says() {
     }
     for (name, arguments) in asked {
         // `call` holds each answer against the schema.
-        let mut answer = call(&protocol, name, arguments.clone()).await;
-        // A call that must be confirmed succeeds with the token of its answer.
-        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-        let detail = text.rsplit('\n').next().and_then(|line| serde_json::from_str::<Value>(line).ok());
-        if let Some(token) = detail.as_ref().and_then(|detail| detail.get("confirm")) {
-            let mut confirmed = arguments.clone();
-            confirmed["confirm"] = token.clone();
-            answer = call(&protocol, name, confirmed).await;
-        }
+        let answer = call_confirmed(&protocol, name, arguments.clone()).await;
         assert_eq!(answer["result"]["isError"], false, "{name} {arguments}: {answer}");
     }
     assert!(protocol.stopped().await);

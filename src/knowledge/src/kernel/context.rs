@@ -19,7 +19,6 @@ use crate::backup::BackupMonitor;
 use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
-use crate::jobs::JobRegistry;
 use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::publishing::{PublishingCaches, ViewCounts};
 use crate::schemas::SchemaRegistry;
@@ -36,11 +35,8 @@ use super::response_meta::{self, MetaCollector, ResponseMeta};
 use super::{MinSeq, NoticeBoard};
 
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
-
 const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
-
 const MIN_SEQ_TIMEOUT: Duration = Duration::from_secs(10);
-
 const MIN_SEQ_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Progress of an index.
@@ -105,7 +101,7 @@ pub struct Space {
     /// Cached boards of workflows.
     pub boards: BoardCache,
     /// Long calls of agents.
-    pub jobs: JobRegistry,
+    pub jobs: crate::jobs::JobRegistry,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -130,7 +126,7 @@ impl Space {
             tasks: OnceLock::new(),
             workflow_places: Mutex::default(),
             boards: BoardCache::default(),
-            jobs: JobRegistry::new(&vfs.state_directory()),
+            jobs: crate::jobs::JobRegistry::new(&vfs.state_directory()),
             audit,
             vfs,
             index,
@@ -385,8 +381,7 @@ impl<'a> OperationContext<'a> {
     pub fn is_proposing(&self) -> bool {
         self.caller.permissions.is_proposing()
     }
-    /// A commit message as the caller may read it: without the hidden files that it lists, and
-    /// empty for a key that is limited to a folder.
+    /// A commit message for the caller: without hidden files, and empty for a key of a folder.
     pub fn visible_message(&self, message: String) -> String {
         let message = self.caller.permissions.redact_message(message);
         let hides = |line: &str| {
