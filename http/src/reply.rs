@@ -114,6 +114,9 @@ pub(crate) const DRAFT: HeaderName = HeaderName::from_static("x-svc-draft");
 /// space from a conflict with other writers.
 pub(crate) const ERROR_KIND: HeaderName = HeaderName::from_static("x-svc-error");
 
+/// Set on the answer to a request that was done before under the same id.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
 /// Adds the headers for the metadata of an output.
 pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
     // `from_str` would refuse the names of pages and fields that are not ASCII.
@@ -122,6 +125,9 @@ pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
     }
     if let Some(id) = meta.draft.and_then(|draft| HeaderValue::from_str(&draft.to_string()).ok()) {
         headers.insert(DRAFT, id);
+    }
+    if meta.is_replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
     if let Some(total) = meta.total {
         headers.insert(TOTAL, total.into());

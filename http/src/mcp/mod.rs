@@ -120,7 +120,8 @@ impl McpHandler {
         } else {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
-        let caller = identity.apply_to(caller);
+        let mut caller = identity.apply_to(caller);
+        caller.is_limited |= is_for_agent && !identity.is_admin_key();
         notes.set_actor(caller.actor());
         notes.set_arguments(&arguments);
         inputs.check_names(&arguments, &tool.extra_arguments)?;
@@ -129,15 +130,20 @@ impl McpHandler {
         }
         let (mut result, meta) = if is_for_agent {
             let operation = (tool.entry, tool.entry.call_for_agent);
-            let (answer, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
+            let (answer, meta) = self.app.run_once(operation, space, caller, arguments.into()).await?;
             (to_tool_result(tool, answer), meta)
         } else {
             let operation = (tool.entry, tool.entry.call);
-            let (output, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
+            let (output, meta) = self.app.run_once(operation, space, caller, arguments.into()).await?;
             let mut result = CallToolResult::success(vec![ContentBlock::text("See structuredContent")]);
             result.structured_content = Some(tool.wrap(output));
             (result, meta)
         };
+        if let Some(structure) = result.structured_content.as_mut().and_then(Value::as_object_mut)
+            && meta.is_replayed
+        {
+            structure.insert("replayed".to_owned(), true.into());
+        }
         result.content.extend(meta.lines().map(ContentBlock::text));
         Ok(result)
     }

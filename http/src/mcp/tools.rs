@@ -19,10 +19,11 @@ const REQUIRED_ACTOR: &str = "Your name, which the claim belongs to; required un
 
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
-const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
+const EXTRA_ARGUMENTS: [(&str, &str); 5] = [
     (ACTOR, "Your name; becomes the author of the version. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
     (FENCE, "Number `fence` of your claim on the page; refused if it is not the newest or the lease has ended"),
+    ("request_id", "Any id of yours; a repeat with the same id is not done twice"),
     (
         PRECONDITION,
         "ETag of the file as you read it; the change is refused if the file has changed since. `*`: the file must exist",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Permissions, Precondition};
+use crate::{Permissions, Precondition, RequestKey, RequestMark};
 
 const MAX_ACTOR_BYTES: usize = 256;
 
@@ -237,8 +237,14 @@ pub struct Caller {
     pub precondition: Precondition,
     /// Number of the lease under which the caller writes (`X-Claim-Fence`), if it names one.
     pub claim_fence: Option<u64>,
+    /// The id of the request, if its client may send it again.
+    pub request_key: Option<RequestKey>,
+    /// What the log records of such a request, see [`RequestMark`].
+    pub request_mark: Option<RequestMark>,
     /// What the credentials allow.
     pub permissions: Permissions,
+    /// Whether the limits of agents apply.
+    pub is_limited: bool,
     /// Whether the caller may end the protection of an append-only page: root on a mount, and a
     /// request with `force` to a server without authentication. Admin keys may, too.
     pub may_unlock: bool,
@@ -261,7 +267,10 @@ impl Caller {
             provenance: None,
             precondition: Precondition::Any,
             claim_fence: None,
+            request_key: None,
+            request_mark: None,
             permissions: Permissions::FULL,
+            is_limited: false,
             may_unlock: false,
             is_forced: false,
             client: Client { key: None, connection: None },

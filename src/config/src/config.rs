@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig, claims::ClaimsConfig,
-    dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig,
+    agents::AgentsConfig, assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig,
+    claims::ClaimsConfig, dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig,
     lint::LintConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav,
     publish::PublishConfig, render::RenderConfig, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
     space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, webhooks::WebhookEntry,
@@ -51,6 +51,7 @@ pub struct Config {
     pub(crate) backup: BackupConfig,
     pub(crate) links: LinksConfig,
     pub(crate) claims: ClaimsConfig,
+    pub(crate) agents: AgentsConfig,
     pub(crate) workflow: WorkflowConfig,
     pub(crate) render: RenderConfig,
     pub(crate) publish: PublishConfig,

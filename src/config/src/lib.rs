@@ -42,6 +42,7 @@ pub use reference::{SERVE_FLAGS, ServeFlag, render_reference};
 pub use sections::assets::AssetsSettings;
 pub use sections::audit::AuditSettings;
 pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSettings};
+pub use sections::agents::AgentLimits;
 pub use sections::backup::{BackupOverrides, BackupSettings};
 pub use sections::claims::ClaimsConfig;
 pub use sections::cors::{AllowedOrigins, CorsMethod, CorsSettings};

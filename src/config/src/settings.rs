@@ -10,6 +10,8 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
+    agents::AgentLimits,
+    agents::AgentsConfig,
     assets::AssetsConfig,
     assets::AssetsSettings,
     audit::AuditConfig,
@@ -85,6 +87,8 @@ pub struct Settings {
     pub links: LinksConfig,
     /// Write leases on pages.
     pub claims: ClaimsConfig,
+    /// Limits for agents.
+    pub agent_limits: AgentLimits,
     /// Transitions that writes may make.
     pub workflow: WorkflowSettings,
     /// Pages as HTML.
@@ -166,6 +170,7 @@ impl Settings {
             backup,
             links,
             claims,
+            agents: AgentsConfig { limits: agent_limits },
             workflow,
             render,
             publish,
@@ -213,6 +218,7 @@ impl Settings {
                 backup: backup?,
                 links,
                 claims,
+                agent_limits,
                 workflow,
                 render,
                 publish,

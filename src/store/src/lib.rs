@@ -26,6 +26,7 @@ mod probe;
 mod recycled_files;
 mod removal;
 mod rename;
+mod request_answers;
 mod shares;
 mod sqlite_file;
 mod tree;
@@ -54,12 +55,13 @@ pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
 pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, FileCreation, HistorySet, Log, LogCheck, LogEntry, LogRecord,
-    NamePeriod, PageActivity, PathChange, PathOccurrence, PathVersion, RecordKind, RemovedPath, RenameSources,
+    NamePeriod, PageActivity, PathChange, PathOccurrence, PathVersion, RecordKind, RemovedPath, RenameSources, RequestSet,
     SetMetadata, TotalActivity, author_email, direct_provenance,
 };
 pub use path_rules::{GitIdentity, PathRules};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
+pub use request_answers::{AnswerFile, StoredAnswer};
 pub use shares::{Share, ShareFile, ShareWrite, StoredShares};
 pub use sqlite_file::snapshot_database;
 pub use tree::{

@@ -1,6 +1,7 @@
 //! The state that operations use: spaces, server and the context of a call.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ use crate::backup::BackupMonitor;
 use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
+use crate::idempotency::RequestAnswers;
+use crate::limits::LimitCounters;
 use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::publishing::{PublishingCaches, ViewCounts};
 use crate::schemas::SchemaRegistry;
@@ -100,6 +103,10 @@ pub struct Space {
     pub workflow_places: Mutex<()>,
     /// Cached boards of workflows.
     pub boards: BoardCache,
+    /// What its agents changed a short time ago.
+    pub agent_limits: LimitCounters,
+    /// Answers to requests that their clients may send again.
+    pub request_answers: RequestAnswers,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -124,6 +131,8 @@ impl Space {
             tasks: OnceLock::new(),
             workflow_places: Mutex::default(),
             boards: BoardCache::default(),
+            agent_limits: LimitCounters::new(settings.agent_limits),
+            request_answers: RequestAnswers::new(vfs.root()),
             audit,
             vfs,
             index,
@@ -331,19 +340,29 @@ pub struct OperationContext<'a> {
     pub caller: &'a Caller,
     server: &'a ServerState,
     meta: MetaCollector,
+    /// Whether the limits of agents do not apply to the operation.
+    is_unlimited: AtomicBool,
 }
 
 impl<'a> OperationContext<'a> {
     /// The context of one call.
     pub fn new(server: &'a ServerState, space: &'a Space, caller: &'a Caller) -> Self {
-        Self { space, caller, server, meta: MetaCollector::default() }
+        Self { space, caller, server, meta: MetaCollector::default(), is_unlimited: AtomicBool::new(false) }
     }
     /// The context of the same call in another space.
     pub(crate) fn in_space<'s>(&self, space: &'s Space) -> OperationContext<'s>
     where
         'a: 's,
     {
-        OperationContext { space, caller: self.caller, server: self.server, meta: MetaCollector::default() }
+        OperationContext { is_unlimited: AtomicBool::new(self.is_unlimited()), ..OperationContext::new(self.server, space, self.caller) }
+    }
+    /// Declares that the limits of agents do not apply, see [`Operation::LIMITED`](super::Operation).
+    pub(super) fn lift_limits(&self) {
+        self.is_unlimited.store(true, Ordering::Relaxed);
+    }
+    /// Whether the limits of agents do not apply to the operation.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.is_unlimited.load(Ordering::Relaxed)
     }
     /// Adds a note to the response.
     pub fn add_note(&self, note: impl Into<String>) {
@@ -384,7 +403,10 @@ impl<'a> OperationContext<'a> {
     /// # Errors
     /// Those of [`Vfs::apply`].
     pub fn apply_as(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
+        let set = set.into();
+        let reservation = self.space.agent_limits.reserve(self, caller, &set)?;
         let applied = self.space.vfs.apply(caller, set)?;
+        reservation.confirm();
         applied.notes.iter().for_each(|note| self.add_note(note.as_str()));
         if let Some(draft) = applied.draft {
             self.meta.draft(draft);
