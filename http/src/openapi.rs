@@ -334,7 +334,9 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
         (true, _, true) => &["Space", "IfNoneMatchRead", "IfModifiedSince"],
         (false, false, _) => &["Space", "Actor", "Provenance", "ClaimFence", "IdempotencyKey"],
         (false, true, false) => &["Space", "Actor", "Provenance", "ClaimFence", "IdempotencyKey", "IfMatch"],
-        (false, true, true) => &["Space", "Actor", "Provenance", "ClaimFence", "IdempotencyKey", "IfMatch", "IfNoneMatch"],
+        (false, true, true) => {
+            &["Space", "Actor", "Provenance", "ClaimFence", "IdempotencyKey", "IfMatch", "IfNoneMatch"]
+        }
     };
     parameters.extend(headers.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })));
     parameters

@@ -148,7 +148,8 @@ pub fn list_keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
 }
 
 fn parse_key(key: &Table) -> Option<WrittenKey> {
-    let ApiKey { key: SecretText(text), space, actor, scope, prefix, limits } = toml::from_str(&key.to_string()).ok()?;
+    let ApiKey { key: SecretText(text), space, actor, scope, prefix, limits } =
+        toml::from_str(&key.to_string()).ok()?;
     let id = key_id(&KeyDigest::parse(&text).ok()?);
     Some(WrittenKey { id, space, actor, scope, prefix, limits })
 }

@@ -55,8 +55,8 @@ pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
 pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, FileCreation, HistorySet, Log, LogCheck, LogEntry, LogRecord,
-    NamePeriod, PageActivity, PathChange, PathOccurrence, PathVersion, RecordKind, RemovedPath, RenameSources, RequestSet,
-    SetMetadata, TotalActivity, author_email, direct_provenance,
+    NamePeriod, PageActivity, PathChange, PathOccurrence, PathVersion, RecordKind, RemovedPath, RenameSources,
+    RequestSet, SetMetadata, TotalActivity, author_email, direct_provenance,
 };
 pub use path_rules::{GitIdentity, PathRules};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};

@@ -64,8 +64,8 @@ impl AnswerFile {
     /// [`StoreError`] of the database.
     pub fn find(&self, id: &[u8; 16], since: Timestamp) -> Result<Option<StoredAnswer>, StoreError> {
         let found = self.file.with_open(|connection| {
-            let mut statement = connection
-                .prepare_cached("SELECT content, time, answer FROM answers WHERE id = ?1 AND time >= ?2")?;
+            let mut statement =
+                connection.prepare_cached("SELECT content, time, answer FROM answers WHERE id = ?1 AND time >= ?2")?;
             let row = statement.query_row((id, since.as_microsecond()), |row| {
                 Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
             });

@@ -330,12 +330,7 @@ impl InstallArgs {
     }
 
     /// Prints the entry as it would be in a file without others.
-    fn print_plan(
-        &self,
-        file: &ClientFile,
-        (name, entry): (&str, &Value),
-        exists: bool,
-    ) -> Result<(), CommandFailure> {
+    fn print_plan(&self, file: &ClientFile, (name, entry): (&str, &Value), exists: bool) -> Result<(), CommandFailure> {
         let path = file.path.display();
         if self.target.json {
             return output::json(&json!({ "client": file.client.id(), "file": file.path, "name": name, "entry": entry,
@@ -358,7 +353,7 @@ impl InstallArgs {
             return output::json(&json!({ "client": client.id(), "file": file.path, "name": name, "action": action,
                                          "backup": backup, "key": key, "check": client.check() }));
         }
-        let mut lines = vec![format!("{action} `{name}` in {}", file.path.display())];
+        let mut lines = vec![format!("{}: {action} `{name}` in {}", client.name(), file.path.display())];
         lines.extend(backup.map(|backup| format!("backup of the old file: {}", backup.display())));
         lines.extend(key.map(|id| format!("created key {id}; `svcfs token revoke {id}` revokes it")));
         if self.target.project.is_some() && (key.is_some() || self.token_file.is_some()) {
@@ -414,7 +409,7 @@ impl UninstallArgs {
                                   "backup": backup, "key": id, "revoked": is_revoked }))?;
             return revoked.map(drop);
         }
-        let mut lines = vec![format!("removed `{name}` from {}", file.path.display())];
+        let mut lines = vec![format!("{}: removed `{name}` from {}", file.client.name(), file.path.display())];
         lines.extend(backup.map(|backup| format!("backup of the old file: {}", backup.display())));
         lines.extend(id.map(|id| match is_revoked {
             true => format!("revoked key {id}"),

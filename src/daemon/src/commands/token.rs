@@ -225,8 +225,7 @@ impl CreateArgs {
             return Err(CommandFailure::saying(ExitStatus::Usage, message));
         }
         let actor = actor.unwrap_or_else(|| format!("{scope}-token"));
-        let request =
-            KeyRequest { scope, actor: &actor, space: space.as_deref(), prefix: prefix.as_deref(), limits };
+        let request = KeyRequest { scope, actor: &actor, space: space.as_deref(), prefix: prefix.as_deref(), limits };
         let CreatedKey { id, key, reloaded } = create_key(&root, &request)?;
         let secret = if s3 { Some(secret(&root, &id)?) } else { None };
         if json {

@@ -177,7 +177,8 @@ fn prefer_comments(file: PathBuf) -> PathBuf {
 
 /// An entry with members before and after the plain ones.
 fn with(before: &[(&str, Value)], plain: Value, (name, last): (&str, Option<Value>)) -> Value {
-    let mut entry: Map<String, Value> = before.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let mut entry: Map<String, Value> =
+        before.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     if let Value::Object(plain) = plain {
         entry.extend(plain);
     }

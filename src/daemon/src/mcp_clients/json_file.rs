@@ -33,9 +33,7 @@ pub(super) fn set(text: &str, client: McpClient, name: &str, entry: &Value) -> R
     let mut object = root_object(&root)?;
     for member in container {
         object = match object.get(member) {
-            Some(property) => {
-                property.object_value().ok_or_else(|| ClientFileError::NotAnObject(member.to_owned()))?
-            }
+            Some(property) => property.object_value().ok_or_else(|| ClientFileError::NotAnObject(member.to_owned()))?,
             None => object.object_value_or_set(member),
         };
     }
@@ -94,9 +92,9 @@ fn root_object(root: &CstRootNode) -> Result<CstObject, ClientFileError> {
 }
 
 fn parse(text: &str) -> Result<Value, ClientFileError> {
-    let value: Option<Value> =
-        jsonc_parser::parse_to_serde_value(text, &ParseOptions::default()).map_err(|error| syntax(&error))?;
-    match value {
+    let root = root(text)?;
+    match root.to_serde_value() {
+        None if root.value().is_some() => Err(ClientFileError::Unsafe),
         None => Ok(json!({})),
         Some(value) if value.is_object() => Ok(value),
         Some(_) => Err(ClientFileError::NotAnObject("the outermost value".to_owned())),

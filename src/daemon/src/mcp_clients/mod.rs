@@ -38,7 +38,7 @@ pub enum ServerEntry {
 }
 
 /// Where the configuration of a client is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub enum ConfigLevel<'a> {
     /// For all projects of the user: environment variables by name.
     User(&'a dyn Fn(&str) -> Option<String>),

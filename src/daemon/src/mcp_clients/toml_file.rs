@@ -26,8 +26,7 @@ pub(super) fn set(text: &str, name: &str, entry: &Value) -> Result<String, Clien
         table.set_implicit(true);
         Item::Table(table)
     });
-    let servers =
-        servers.as_table_like_mut().ok_or_else(|| ClientFileError::NotAnObject(CONTAINER.to_owned()))?;
+    let servers = servers.as_table_like_mut().ok_or_else(|| ClientFileError::NotAnObject(CONTAINER.to_owned()))?;
     let mut table = Table::new();
     for (member, content) in entry.as_object().into_iter().flatten() {
         table.insert(member, to_item(content));
@@ -65,10 +64,8 @@ fn same_beside(before: &str, after: &str, name: &str) -> Result<bool, ClientFile
 }
 
 fn parse(text: &str) -> Result<DocumentMut, ClientFileError> {
-    text.parse().map_err(|error: toml_edit::TomlError| ClientFileError::Syntax {
-        format: "TOML",
-        reason: error.to_string(),
-    })
+    text.parse()
+        .map_err(|error: toml_edit::TomlError| ClientFileError::Syntax { format: "TOML", reason: error.to_string() })
 }
 
 /// The data of an item; none if it is no data.
@@ -101,9 +98,7 @@ fn to_json(item: &Item) -> Option<Value> {
 fn to_item(content: &Value) -> Item {
     match content {
         Value::Bool(flag) => value(*flag),
-        Value::Array(items) => {
-            value(items.iter().filter_map(Value::as_str).collect::<toml_edit::Array>())
-        }
+        Value::Array(items) => value(items.iter().filter_map(Value::as_str).collect::<toml_edit::Array>()),
         Value::Object(members) => {
             let texts = members.iter().filter_map(|(name, text)| Some((name, text.as_str()?)));
             value(texts.collect::<InlineTable>())

@@ -246,7 +246,9 @@ impl HttpProxy {
     fn refusal(&self, status: StatusCode, body: Option<&Value>) -> String {
         let reason = body.and_then(|body| body["error"].as_str()).unwrap_or("this is not an MCP endpoint of svcfs");
         let advice = match (status, self.has_key) {
-            (StatusCode::UNAUTHORIZED, false) => format!("; give a key with --token-file or ${}", credentials::VARIABLE),
+            (StatusCode::UNAUTHORIZED, false) => {
+                format!("; give a key with --token-file or ${}", credentials::VARIABLE)
+            }
             (StatusCode::UNAUTHORIZED, true) => "; `svcfs token create` on the server's machine makes a key".to_owned(),
             _ => String::new(),
         };

@@ -75,7 +75,9 @@ fn a_key_of_a_scope_is_created_where_the_server_needs_keys() {
     let key = entry["headers"]["Authorization"].as_str().unwrap().strip_prefix("Bearer ").unwrap().to_owned();
     let status = |method, target| request_with(server.url(), Some(&key), method, target, "# x").0;
     assert_eq!((status("GET", "/api/svc/tree"), status("PUT", "/api/svc/file?path=a.md")), (200, 403));
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(added["file"].as_str().unwrap()).unwrap().permissions());
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(added["file"].as_str().unwrap()).unwrap().permissions(),
+    );
     assert_eq!(mode & 0o777, 0o600, "other users cannot read the key");
     let removed = json_of(&place, &["uninstall", "cursor", "--root", &root]);
     assert_eq!((&removed["revoked"], &removed["key"]), (&json!(true), &added["key"]));

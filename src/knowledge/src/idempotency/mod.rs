@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use svcfs_base::{Caller, Fault, Kind, RequestKey, RequestMark, Timestamp};
-use svcfs_store::{AnswerFile, StatePaths, StoredAnswer, StoreError};
+use svcfs_store::{AnswerFile, StatePaths, StoreError, StoredAnswer};
 
 use crate::kernel::{OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space};
 pub use answer::RepeatableAnswer;
@@ -139,6 +139,8 @@ fn check_same(earlier: RequestMark, mark: RequestMark) -> Result<(), Fault> {
 }
 
 fn unreadable(error: StoreError) -> Fault {
-    Fault::unavailable("the answers to earlier requests cannot be read, so it is not known whether this one is a repeat")
-        .with_source(error)
+    Fault::unavailable(
+        "the answers to earlier requests cannot be read, so it is not known whether this one is a repeat",
+    )
+    .with_source(error)
 }

@@ -354,7 +354,10 @@ impl<'a> OperationContext<'a> {
     where
         'a: 's,
     {
-        OperationContext { is_unlimited: AtomicBool::new(self.is_unlimited()), ..OperationContext::new(self.server, space, self.caller) }
+        OperationContext {
+            is_unlimited: AtomicBool::new(self.is_unlimited()),
+            ..OperationContext::new(self.server, space, self.caller)
+        }
     }
     /// Declares that the limits of agents do not apply, see [`Operation::LIMITED`](super::Operation).
     pub(super) fn lift_limits(&self) {

@@ -11,7 +11,8 @@ use svcfs_base::DraftId;
 use super::freshness::IndexAge;
 
 /// The line of an answer that is given again.
-const REPLAYED: &str = "replayed: the request with this id was done before; this is its answer, and nothing was done again";
+const REPLAYED: &str =
+    "replayed: the request with this id was done before; this is its answer, and nothing was done again";
 
 /// See the module.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

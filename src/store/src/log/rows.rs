@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use svcfs_base::{
-    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, RequestMark, Seq, Timestamp,
-    TreePath, VersionId,
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, RequestMark, Seq,
+    Timestamp, TreePath, VersionId,
 };
 
 use super::{DiffBase, LogEntry, LogRecord, RecordKind, spool};

@@ -6,8 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{
-    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, RequestMark, Seq, Timestamp,
-    TreePath,
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, RequestMark, Seq, Timestamp, TreePath,
 };
 
 use super::super::{DiffBase, LogEntry, LogRecord, RecordKind, rows, spool};
