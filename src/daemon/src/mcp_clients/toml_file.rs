@@ -21,6 +21,8 @@ pub(super) fn find(text: &str, name: &str) -> Result<Option<Value>, ClientFileEr
 /// As [`super::set_entry`].
 pub(super) fn set(text: &str, name: &str, entry: &Value) -> Result<String, ClientFileError> {
     let mut document = parse(text)?;
+    // Comments at the end of the file stay above an added table.
+    let comments = document.trailing().as_str().unwrap_or_default().to_owned();
     let servers = document.entry(CONTAINER).or_insert_with(|| {
         let mut table = Table::new();
         table.set_implicit(true);
@@ -31,7 +33,14 @@ pub(super) fn set(text: &str, name: &str, entry: &Value) -> Result<String, Clien
     for (member, content) in entry.as_object().into_iter().flatten() {
         table.insert(member, to_item(content));
     }
+    let is_new = !servers.contains_key(name);
+    if is_new && !comments.trim().is_empty() {
+        table.decor_mut().set_prefix(format!("{comments}\n"));
+    }
     servers.insert(name, Item::Table(table));
+    if is_new {
+        document.set_trailing("");
+    }
     let changed = document.to_string();
     let is_same = find(&changed, name)?.as_ref() == Some(entry) && same_beside(text, &changed, name)?;
     if is_same { Ok(changed) } else { Err(ClientFileError::Unsafe) }
@@ -43,7 +52,12 @@ pub(super) fn remove(text: &str, name: &str) -> Result<String, ClientFileError> 
     let Some(servers) = document.get_mut(CONTAINER).and_then(Item::as_table_like_mut) else {
         return Ok(text.to_owned());
     };
-    servers.remove(name);
+    let removed = servers.remove(name);
+    let prefix = removed.as_ref().and_then(Item::as_table).and_then(|table| table.decor().prefix()?.as_str());
+    if let Some(comments) = prefix.filter(|comments| comments.contains('#')) {
+        let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
+        document.set_trailing(format!("{comments}{trailing}"));
+    }
     let changed = document.to_string();
     if same_beside(text, &changed, name)? { Ok(changed) } else { Err(ClientFileError::Unsafe) }
 }

@@ -20,6 +20,7 @@ fn append(url: &str, id: &str) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
+/// Shows: HTTP-13
 #[test]
 fn a_request_repeated_after_kill_9_is_done_once() {
     let place = Place::new();
