@@ -261,7 +261,7 @@ impl AppState {
         let arguments = bind::arguments(route, inputs, texts, content)?;
         arguments.as_object().into_iter().for_each(|arguments| notes.set_arguments(arguments));
         let response_space = Arc::clone(&space);
-        let (mut response, meta) = if reply::is_plain(route) && caller.request_key.is_none() {
+        let (mut response, meta) = if reply::is_plain(route) && caller.request.is_none() {
             let (text, meta) = self.run_operation((entry, entry.call_json), space, caller, arguments).await?;
             (self.json_response(route, text).await?, meta)
         } else {

@@ -32,6 +32,21 @@ impl RequestKey {
     }
 }
 
+/// A request that its client may send again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRequest {
+    /// Its id.
+    pub key: RequestKey,
+    /// What the log records of it; none before the request is run.
+    pub mark: Option<RequestMark>,
+}
+
+impl From<RequestKey> for ClientRequest {
+    fn from(key: RequestKey) -> Self {
+        Self { key, mark: None }
+    }
+}
+
 /// Identifies a request in the log: hashes of who sent it with which id, and of what it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestMark {

@@ -9,6 +9,7 @@ use crate::WebhookSettings;
 use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
+use crate::sections::tracing::TracingConfig;
 use crate::sections::{
     agents::AgentLimits,
     agents::AgentsConfig,
@@ -187,18 +188,16 @@ impl Settings {
             spaces: listed,
             origin: ConfigOrigin { path, lines, problems },
         } = config;
-        let [tracing_is_valid, versioning_is_valid, auth_is_valid] = valid_sections(&problems);
-        let mut check = SettingsCheck { lines, problems };
+        let mut check = SettingsCheck { valid: valid_sections(&problems), lines, problems };
 
-        check.check_combinations(Some(&versioning).filter(|_| versioning_is_valid), &assets, &files);
+        check.check_combinations(&versioning, &assets, &files);
         let (spaces, workflow) = (check.spaces(listed), check.workflow(&workflow));
         let backup = check.backup(backup, &mut overrides, &versioning);
-        let (dataview, memory, janitor, audit) = check.upkeep(dataview, memory, janitor, &audit);
+        let (dataview, memory, janitor, audit, log) = check.upkeep(dataview, memory, janitor, (&audit, tracing));
         let (search, drafts) = (check.search(search), check.value("drafts.auto_discard", drafts.resolve()));
-        let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
+        let auth = check.auth(override_auth(auth, &mut overrides));
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
         let (net, webhooks) = check.requests(net, webhooks, webhook_entries);
-        let log = tracing_is_valid.then(|| check.value("tracing.file", tracing.resolve())).flatten();
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
         let complete = || {
             Some(Self {
@@ -260,7 +259,18 @@ fn override_auth(mut auth: AuthConfig, overrides: &mut CliOverrides) -> AuthConf
     auth
 }
 
+/// What the server does in the background; none for what is invalid or off.
+type UpkeepSettings = (
+    Option<DataviewSettings>,
+    Option<MemorySettings>,
+    Option<JanitorSettings>,
+    Option<AuditSettings>,
+    Option<LogOutput>,
+);
+
 struct SettingsCheck {
+    /// See [`valid_sections`].
+    valid: [bool; 3],
     lines: BTreeMap<String, usize>,
     problems: Vec<ConfigProblem>,
 }
@@ -273,7 +283,8 @@ impl SettingsCheck {
         settings.ok_or(ConfigError::Invalid { path, problems: self.problems })
     }
 
-    fn auth(&mut self, auth: AuthConfig, is_valid: bool) -> Option<AuthSettings> {
+    fn auth(&mut self, auth: AuthConfig) -> Option<AuthSettings> {
+        let [.., is_valid] = self.valid;
         if is_valid { auth.resolve(&mut |key, message| self.report(key, message)) } else { None }
     }
 
@@ -306,13 +317,15 @@ impl SettingsCheck {
         dataview: DataviewConfig,
         memory: MemoryConfig,
         janitor: JanitorConfig,
-        audit: &AuditConfig,
-    ) -> (Option<DataviewSettings>, Option<MemorySettings>, Option<JanitorSettings>, Option<AuditSettings>) {
+        (audit, tracing): (&AuditConfig, TracingConfig),
+    ) -> UpkeepSettings {
         let dataview = self.value("dataview.query_timeout", dataview.resolve());
         let memory = self.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = self.value("janitor.interval", janitor.resolve());
         let audit = self.value("audit.max_size", audit.resolve()).flatten();
-        (dataview, memory, janitor, audit)
+        let [tracing_is_valid, ..] = self.valid;
+        let log = tracing_is_valid.then(|| self.value("tracing.file", tracing.resolve())).flatten();
+        (dataview, memory, janitor, audit, log)
     }
 
     fn search(&mut self, search: SearchConfig) -> SearchSettings {
@@ -376,13 +389,11 @@ impl SettingsCheck {
     }
 
     /// Reports values that conflict with others of their section.
-    fn check_combinations(
-        &mut self,
-        versioning: Option<&VersioningConfig>,
-        assets: &AssetsConfig,
-        files: &FilesConfig,
-    ) {
-        for (key, error) in versioning.into_iter().flat_map(VersioningConfig::unused_keys) {
+    fn check_combinations(&mut self, versioning: &VersioningConfig, assets: &AssetsConfig, files: &FilesConfig) {
+        let [_, versioning_is_valid, _] = self.valid;
+        for (key, error) in
+            Some(versioning).filter(|_| versioning_is_valid).into_iter().flat_map(VersioningConfig::unused_keys)
+        {
             if self.lines.contains_key(key) {
                 self.report(key, error);
             }

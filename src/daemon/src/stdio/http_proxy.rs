@@ -9,20 +9,19 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use svcfs_net::{NetError, StreamingClient};
 use tokio::io::stdin;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use ureq::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use ureq::http::{Response, StatusCode};
-use ureq::{Agent, Body};
 
 use crate::credentials;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::signals::SignalRuntime;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Operations such as an evaluation take minutes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Streams have a sign of life every 15 s.
@@ -46,7 +45,7 @@ const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// An agent on standard input and output, and its server.
 pub struct HttpProxy {
-    agent: Agent,
+    client: StreamingClient,
     endpoint: String,
     headers: HeaderMap,
     has_key: bool,
@@ -77,21 +76,9 @@ impl HttpProxy {
         if let Some(space) = space {
             headers.insert(SPACE, HeaderValue::from_str(space).map_err(|_| unusable("name of the space"))?);
         }
-        let agent = Agent::config_builder()
-            .tls_config(svcfs_net::tls_config())
-            .user_agent(concat!("svcfs-mcp/", env!("CARGO_PKG_VERSION")))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_idle_connections(MAX_REQUESTS)
-            .max_idle_connections_per_host(MAX_REQUESTS)
-            .timeout_resolve(Some(CONNECT_TIMEOUT))
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(ANSWER_TIMEOUT))
-            .timeout_per_read(Some(READ_TIMEOUT))
-            .build()
-            .new_agent();
+        let client = StreamingClient::new(ANSWER_TIMEOUT, READ_TIMEOUT);
         let (session, output) = (Mutex::default(), Mutex::new(io::stdout()));
-        Ok(Self { agent, endpoint, headers, has_key: key.is_some(), session, output })
+        Ok(Self { client, endpoint, headers, has_key: key.is_some(), session, output })
     }
 
     /// Serves the agent until it closes standard input, or a signal.
@@ -164,22 +151,22 @@ impl HttpProxy {
     }
 
     fn exchange(&self, line: &[u8], message: &Value) -> Result<(), String> {
-        let mut request = self.agent.post(&self.endpoint);
-        for (name, value) in self.headers.iter().chain(&self.message_headers(message)) {
-            request = request.header(name, value);
-        }
-        let response = request.send(line).map_err(|error| format!("{} cannot be reached: {error}", self.endpoint))?;
-        if let Some(session) = response.headers().get(SESSION_ID) {
+        let mut headers = self.headers.clone();
+        headers.extend(self.message_headers(message));
+        let answer = self.client.post(&self.endpoint, &headers, line).map_err(|error| match error {
+            NetError::Fetch { source, .. } => format!("{} cannot be reached: {source}", self.endpoint),
+            error => error.to_string(),
+        })?;
+        if let Some(session) = answer.headers.get(SESSION_ID) {
             self.session.lock().1 = Some(session.clone());
         }
-        let media = response.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-        if media.starts_with("text/event-stream") && response.status().is_success() {
-            return self.copy_events(response);
+        let media = answer.headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+        if media.starts_with("text/event-stream") && answer.status.is_success() {
+            return self.copy_events(message, answer.body);
         }
-        let status = response.status();
-        let mut body = Vec::new();
-        let mut reader = response.into_body().into_reader().take(MAX_ANSWER_BYTES);
-        reader.read_to_end(&mut body).map_err(|error| format!("{}: the answer ended early: {error}", self.endpoint))?;
+        let (status, mut body) = (answer.status, Vec::new());
+        let read = answer.body.take(MAX_ANSWER_BYTES).read_to_end(&mut body);
+        read.map_err(|error| format!("{}: the answer ended early: {error}", self.endpoint))?;
         if body.trim_ascii().is_empty() && status.is_success() {
             return Ok(());
         }
@@ -194,8 +181,8 @@ impl HttpProxy {
     }
 
     /// Writes the messages of an event stream until it ends.
-    fn copy_events(&self, response: Response<Body>) -> Result<(), String> {
-        let mut reader = BufReader::new(response.into_body().into_reader());
+    fn copy_events(&self, request: &Value, body: impl Read) -> Result<(), String> {
+        let mut reader = BufReader::new(body);
         let (mut line, mut data) = (String::new(), String::new());
         loop {
             line.clear();
@@ -204,7 +191,10 @@ impl HttpProxy {
             let text = line.trim_end_matches(['\r', '\n']);
             if text.is_empty() && !data.is_empty() {
                 match serde_json::from_str::<Value>(&data) {
-                    Ok(message) => self.write(&message),
+                    Ok(message) => {
+                        self.note_version(request, &message);
+                        self.write(&message);
+                    }
                     Err(error) => tracing::warn!(%error, "an event of the server is not JSON"),
                 }
                 data.clear();

@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use svcfs_base::{Caller, Fault, Kind, RequestKey, RequestMark, Timestamp};
+use svcfs_base::{Caller, ClientRequest, Fault, Kind, RequestKey, RequestMark, Timestamp};
 use svcfs_store::{AnswerFile, StatePaths, StoreError, StoredAnswer};
 
 use crate::kernel::{OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space};
@@ -110,7 +110,9 @@ pub fn run_once<T: RepeatableAnswer>(
         check_same(first.mark, mark)?;
         return answer::recover(entry, &arguments, &sets);
     }
-    let caller = Caller { request_mark: Some(mark), ..caller };
+    let request =
+        caller.request.as_ref().map(|request| ClientRequest { mark: Some(mark), ..ClientRequest::clone(request) });
+    let caller = Caller { request: request.map(Arc::new), ..caller };
     let cx = OperationContext::new(server, space, &caller);
     let output = handler(arguments, &cx).inspect_err(|fault| {
         if fault.kind().http() >= 500 {

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "a test removes the stored answers, as a crash does")]
+
 use serde_json::{Value, json};
 use svcfs_base::{Actor, Protocol, TreePath};
 
@@ -5,8 +7,8 @@ use super::*;
 use crate::spaces::test_space::TestSpace;
 
 fn caller(key: &str) -> Caller {
-    let request_key = Some(RequestKey::parse("request_id", key).unwrap());
-    Caller { request_key, ..Caller::new(Protocol::Mcp).with_actor(Actor::new("bot")) }
+    let request = Some(Arc::new(RequestKey::parse("request_id", key).unwrap().into()));
+    Caller { request, ..Caller::new(Protocol::Mcp).with_actor(Actor::new("bot")) }
 }
 
 fn entry(name: &str) -> &'static OperationEntry {
@@ -14,7 +16,7 @@ fn entry(name: &str) -> &'static OperationEntry {
 }
 
 fn request(space: &TestSpace, caller: &Caller, name: &str, arguments: Value) -> Result<(Value, ResponseMeta), Fault> {
-    let id = request_id(caller, caller.request_key.as_ref().unwrap());
+    let id = request_id(caller, &caller.request.as_ref().unwrap().key);
     let entry = entry(name);
     run_once((space.server(), space.space()), (entry, entry.call), (id, caller.clone()), arguments)
 }

@@ -1,20 +1,18 @@
-//! The state that operations use: spaces, server and the context of a call.
+//! The state that operations use: spaces, and the context of a call.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, ApplyResult, Caller, ChangeSet, Clock, Fault, Protocol, Seq, Timestamp, TreePath};
-use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
+use svcfs_base::{Actor, ApplyResult, Caller, ChangeSet, Fault, Protocol, Seq, Timestamp, TreePath};
+use svcfs_config::{AuthSettings, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
 use svcfs_vfs::{CallerTree, Vfs};
 use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
-use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
 use crate::backup::BackupMonitor;
 use crate::comments::CommentIndex;
@@ -26,7 +24,7 @@ use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::publishing::{PublishingCaches, ViewCounts};
 use crate::schemas::SchemaRegistry;
 use crate::search::RecheckQueue;
-use crate::shares::{GuessLimiter, ShareRegistry};
+use crate::shares::ShareRegistry;
 use crate::spaces::SpaceCollection;
 use crate::tasks::TaskQueue;
 use crate::webhooks::Webhooks;
@@ -34,7 +32,7 @@ use crate::workflows::BoardCache;
 
 use super::freshness::{IndexFreshness, RequiredFreshness};
 use super::response_meta::{self, MetaCollector, ResponseMeta};
-use super::{MinSeq, NoticeBoard};
+use super::{MinSeq, NoticeBoard, ServerState};
 
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -273,65 +271,6 @@ impl Space {
     }
 }
 
-/// The state of a running server. The settings of the first space are those of the server.
-pub struct ServerState {
-    spaces: SpaceCollection,
-    clock: Arc<dyn Clock>,
-    access: AccessControl,
-    limiter: Option<RequestLimiter>,
-    guess_limiter: GuessLimiter,
-    started_at: Timestamp,
-    metrics: ServerMetrics,
-}
-
-impl ServerState {
-    /// A server that starts now.
-    pub fn new(spaces: SpaceCollection, clock: Arc<dyn Clock>, access: AccessControl) -> Self {
-        let limiter = spaces.first().settings.server.rate_limit.map(RequestLimiter::new);
-        let (guess_limiter, metrics) = Default::default();
-        Self { spaces, started_at: clock.now(), clock, access, limiter, guess_limiter, metrics }
-    }
-    /// The space of requests that name none.
-    pub fn primary(&self) -> &Arc<Space> {
-        self.spaces.first()
-    }
-    /// All spaces.
-    pub fn spaces(&self) -> &SpaceCollection {
-        &self.spaces
-    }
-    /// The settings of the server.
-    pub fn settings(&self) -> &Settings {
-        &self.primary().settings
-    }
-    /// Access control.
-    pub fn access(&self) -> &AccessControl {
-        &self.access
-    }
-    /// Counts one request against the rate limit of this key, or else of this address.
-    ///
-    /// # Errors
-    /// `RateLimited`, with the seconds to wait.
-    pub fn check_rate_limit(&self, key: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
-        self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.admit(key, address))
-    }
-    /// The limit on guessing of links and passwords.
-    pub(crate) const fn guess_limiter(&self) -> &GuessLimiter {
-        &self.guess_limiter
-    }
-    /// The metrics of the server.
-    pub fn metrics(&self) -> &ServerMetrics {
-        &self.metrics
-    }
-    /// The current time.
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-    /// Start time of the server.
-    pub fn started_at(&self) -> Timestamp {
-        self.started_at
-    }
-}
-
 /// The context of a call: one space, on behalf of one caller.
 pub struct OperationContext<'a> {
     /// The space of the call.
@@ -359,7 +298,7 @@ impl<'a> OperationContext<'a> {
             ..OperationContext::new(self.server, space, self.caller)
         }
     }
-    /// Declares that the limits of agents do not apply, see [`Operation::LIMITED`](super::Operation).
+    /// Declares that the limits of agents do not apply (`Operation::LIMITED`).
     pub(super) fn lift_limits(&self) {
         self.is_unlimited.store(true, Ordering::Relaxed);
     }

@@ -23,6 +23,7 @@ mod random;
 mod response_meta;
 mod route;
 mod scope;
+mod server_state;
 mod suggestions;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ pub(crate) use arguments::{default_true, require_path, require_share};
 pub use as_of::AsOf;
 pub(crate) use as_of::past_file;
 pub(crate) use attached_space::AttachedSpace;
-pub use context::{IndexProgress, OperationContext, ServerState, Space};
+pub use context::{IndexProgress, OperationContext, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};
 pub use json_text::{JsonPieces, JsonText, PIECE_BYTES};
@@ -43,6 +44,7 @@ pub(crate) use random::{random_bytes, random_hex};
 pub use response_meta::ResponseMeta;
 pub use route::{API_PREFIX, BodyKind, HttpMethod, ResponseMedia, Route};
 pub use scope::FolderScope;
+pub use server_state::ServerState;
 pub use suggestions::add as add_suggestions;
 
 /// Types in the results of [`Space::vfs`].

@@ -118,8 +118,8 @@ impl ActorCounters {
         }
     }
 
-    /// Whether reaching a limit was not announced in this window, which begins with a refusal at the
-    /// latest.
+    /// Whether reaching a limit was not announced in this window, which begins with a refusal at
+    /// the latest.
     pub(super) fn announce(&mut self, kind: LimitKind, now: Timestamp) -> bool {
         let window = self.window_of(kind);
         window.started_at.get_or_insert(now);

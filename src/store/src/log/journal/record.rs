@@ -65,7 +65,7 @@ struct BatchTrailer {
     replacements: Vec<LargeReplacement>,
 }
 
-/// Follows the first trailer, if a set has a request: positions and the stored form of the requests.
+/// Follows the first trailer, if a set has a request: positions and stored forms of requests.
 #[derive(Serialize, Deserialize, Default)]
 struct RequestTrailer {
     requests: Vec<(u64, [u8; 32])>,
