@@ -40,6 +40,8 @@ pub(crate) struct AppState {
     pub response_budget: ResponseBudget,
     /// The documents of `/p` that are made.
     pub page_renders: SingleFlight<(String, String)>,
+    /// The requests with an id that are in flight.
+    pub requests_in_flight: SingleFlight<(String, [u8; 16])>,
     /// Where blocking work runs.
     pub lanes: Arc<Lanes>,
 }
@@ -61,6 +63,7 @@ impl AppState {
             stop,
             response_budget: ResponseBudget::default(),
             page_renders: SingleFlight::default(),
+            requests_in_flight: SingleFlight::default(),
             lanes: Arc::default(),
             server,
         }))

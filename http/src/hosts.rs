@@ -16,9 +16,9 @@ use svcfs_base::{Fault, Kind};
 use svcfs_config::{AllowedOrigins, CorsSettings, ListenAddress, ServerSettings};
 
 /// Headers that a script of an allowed origin may send and read.
-const ALLOWED_HEADERS: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Claim-Fence, X-Svc-Space, X-Space, \
+const ALLOWED_HEADERS: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Claim-Fence, Idempotency-Key, X-Svc-Space, X-Space, \
     If-Modified-Since, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
-const EXPOSED_HEADERS: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Svc-Draft, X-As-Of, X-Request-Id, Retry-After, Mcp-Session-Id";
+const EXPOSED_HEADERS: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Svc-Draft, X-As-Of, X-Request-Id, Idempotency-Replayed, Retry-After, Mcp-Session-Id";
 
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 

@@ -10,6 +10,7 @@ mod active_request;
 mod app;
 mod bind;
 mod hosts;
+mod idempotency;
 mod listener;
 pub mod mcp;
 mod media;

@@ -3,12 +3,13 @@
 //! A macro library would need a second description of every endpoint. The table and the schemas of
 //! its types contain everything, and OpenAPI 3.1 uses JSON Schema 2020-12.
 
+mod headers;
+
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{API_PREFIX, BodyKind, HttpMethod, OperationArea, OperationEntry, ResponseMedia, Route};
 
 use crate::bind::is_file_input;
-use crate::routes::SPACE;
 use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute, VERSION};
 use crate::{media, schema_patterns};
 
@@ -16,34 +17,6 @@ const DESCRIPTION: &str = "Read, write, search and follow a tree of markdown pag
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
 
 const KEY_DESCRIPTION: &str = "A key of `auth.api_key` or `auth.api_keys`; ignored when `auth.type` is `none`";
-
-/// Header parameters, by their key under `components`.
-const HEADERS: [(&str, &str, &str); 8] = [
-    ("Space", SPACE, "Name of the space; takes precedence over the path. 404 when there is none of that name"),
-    ("Actor", "X-Actor", "Author of the change and of its commit. `anonymous` when absent"),
-    ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
-    (
-        "ClaimFence",
-        "X-Claim-Fence",
-        "Number `fence` of your claim on the page; 409 when it is not the newest, or the lease has ended",
-    ),
-    (
-        "IfMatch",
-        "If-Match",
-        "ETag the page was read with, or `*`; 409 when the page has changed since; 412 beside `If-None-Match`",
-    ),
-    (
-        "IfNoneMatch",
-        "If-None-Match",
-        "`*`: create only; 412 when the path exists. A value that is not an ETag is ignored",
-    ),
-    ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still current"),
-    (
-        "IfModifiedSince",
-        "If-Modified-Since",
-        "Date of a cached copy, for callers without its ETag; 304 when it is still current",
-    ),
-];
 
 /// Error responses by status, with their key under `components`.
 const ERRORS: [(u16, &str, &str); 14] = [
@@ -97,7 +70,7 @@ pub fn document(catalogue: &[OperationArea]) -> String {
         "security": [{}, { "Key": [] }],
         "paths": paths,
         "components": {
-            "parameters": HEADERS.map(header).into_iter().collect::<Map<_, _>>(),
+            "parameters": headers::HEADERS.map(headers::header).into_iter().collect::<Map<_, _>>(),
             "responses": ERRORS.map(error_component).into_iter().collect::<Map<_, _>>(),
             "schemas": writer.schemas(),
             "securitySchemes": { "Key": { "type": "http", "scheme": "bearer", "description": KEY_DESCRIPTION } },
@@ -112,16 +85,6 @@ fn insert(paths: &mut Map<String, Value>, path: String, method: HttpMethod, desc
     if let Some(methods) = methods.as_object_mut() {
         methods.insert(method.name().to_lowercase(), described);
     }
-}
-
-fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
-    let schema = match key {
-        "IfMatch" => json!({ "type": "string", "pattern": schema_patterns::IF_MATCH }),
-        "IfNoneMatch" => json!({ "type": "string", "examples": ["*"] }),
-        "ClaimFence" => json!({ "type": "string", "pattern": "^[0-9]{1,18}$" }),
-        _ => json!({ "type": "string" }),
-    };
-    (key.to_owned(), json!({ "name": name, "in": "header", "description": description, "schema": schema }))
 }
 
 fn error_component((_, key, description): (u16, &str, &str)) -> (String, Value) {
@@ -369,9 +332,11 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
     let headers: &[&str] = match (route.is_read_only, entry.is_conditional, route.has_etag) {
         (true, _, false) => &["Space"],
         (true, _, true) => &["Space", "IfNoneMatchRead", "IfModifiedSince"],
-        (false, false, _) => &["Space", "Actor", "Provenance", "ClaimFence"],
-        (false, true, false) => &["Space", "Actor", "Provenance", "ClaimFence", "IfMatch"],
-        (false, true, true) => &["Space", "Actor", "Provenance", "ClaimFence", "IfMatch", "IfNoneMatch"],
+        (false, false, _) => &["Space", "Actor", "Provenance", "ClaimFence", "IdempotencyKey"],
+        (false, true, false) => &["Space", "Actor", "Provenance", "ClaimFence", "IdempotencyKey", "IfMatch"],
+        (false, true, true) => {
+            &["Space", "Actor", "Provenance", "ClaimFence", "IdempotencyKey", "IfMatch", "IfNoneMatch"]
+        }
     };
     parameters.extend(headers.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })));
     parameters

@@ -117,6 +117,9 @@ pub(crate) const AS_OF: HeaderName = HeaderName::from_static("x-as-of");
 /// space from a conflict with other writers.
 pub(crate) const ERROR_KIND: HeaderName = HeaderName::from_static("x-svc-error");
 
+/// Set on the answer to a request that was done before under the same id.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
 /// Adds the headers for the metadata of an output.
 pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
     // `from_str` would refuse the names of pages and fields that are not ASCII.
@@ -128,6 +131,9 @@ pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
     }
     if let Some(commit) = meta.as_of.and_then(|commit| HeaderValue::from_str(&commit.to_string()).ok()) {
         headers.insert(AS_OF, commit);
+    }
+    if meta.is_replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
     if let Some(total) = meta.total {
         headers.insert(TOTAL, total.into());

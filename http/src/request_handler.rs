@@ -261,11 +261,11 @@ impl AppState {
         let arguments = bind::arguments(route, inputs, texts, content)?;
         arguments.as_object().into_iter().for_each(|arguments| notes.set_arguments(arguments));
         let response_space = Arc::clone(&space);
-        let (mut response, meta) = if reply::is_plain(route) {
+        let (mut response, meta) = if reply::is_plain(route) && caller.request.is_none() {
             let (text, meta) = self.run_operation((entry, entry.call_json), space, caller, arguments).await?;
             (self.json_response(route, text).await?, meta)
         } else {
-            let (output, meta) = self.run_operation((entry, entry.call), space, caller, arguments).await?;
+            let (output, meta) = self.run_once((entry, entry.call), space, caller, arguments).await?;
             (reply::output(route, output, &cached)?, meta)
         };
         reply::add_meta(&meta, response.headers_mut());

@@ -1,9 +1,11 @@
 //! Attribution and preconditions, from headers or from the arguments of a tool.
 
+use std::sync::Arc;
+
 use http::header::{AUTHORIZATION, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, Provenance};
+use svcfs_base::{Actor, Caller, ClientRequest, ETag, Fault, Kind, Precondition, Protocol, Provenance, RequestKey};
 
 /// The text of a header; several lines are joined with commas. Errors: `Invalid` when it is not
 /// UTF-8.
@@ -47,12 +49,30 @@ pub(crate) fn from_headers(headers: &HeaderMap, is_read: bool) -> Result<Caller,
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
         precondition: precondition(if_match.as_deref(), if_none_match.as_deref())?,
         claim_fence: header(headers, CLAIM_FENCE)?.filter(|_| !is_read).map(|text| parse_fence(&text)).transpose()?,
+        // A repeated read changes nothing.
+        request: header(headers, IDEMPOTENCY_KEY)?
+            .filter(|_| !is_read)
+            .map(|text| parse_request(IDEMPOTENCY_KEY, unquoted(&text)))
+            .transpose()?,
         ..Caller::new(Protocol::Http)
     })
 }
 
 /// The header that names the fence of a claim.
 const CLAIM_FENCE: &str = "X-Claim-Fence";
+
+/// The header with the id of a request (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+fn parse_request(name: &str, text: &str) -> Result<Arc<ClientRequest>, Fault> {
+    Ok(Arc::new(RequestKey::parse(name, text)?.into()))
+}
+
+/// The text without the quotes of a structured header.
+fn unquoted(text: &str) -> &str {
+    let text = text.trim();
+    text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)
+}
 
 fn parse_fence(text: &str) -> Result<u64, Fault> {
     let advice = "must be the number `fence` of your claim";
@@ -101,9 +121,9 @@ fn parse_required_etags(name: &str, tags: &str) -> Result<Precondition, Fault> {
     tags.map(Precondition::OneOf)
 }
 
-/// The caller of a tool. Removes `actor`, `provenance`, `if_match` and `fence` from the arguments,
-/// except those that are inputs of the operation. Errors: `Invalid`, naming the argument that
-/// cannot be parsed.
+/// The caller of a tool. Removes `actor`, `provenance`, `if_match`, `fence` and `request_id` from
+/// the arguments, except those that are inputs of the operation. Errors: `Invalid`, naming the
+/// argument that cannot be parsed.
 pub(crate) fn from_arguments(
     arguments: &mut Map<String, Value>,
     is_input: impl Fn(&str) -> bool,
@@ -128,11 +148,13 @@ pub(crate) fn from_arguments(
         Some(_) => Err(Fault::invalid(name, "must be a text")),
     };
     let (actor, provenance, if_match) = (take("actor")?, take("provenance")?, take("if_match")?);
+    let request = take("request_id")?.map(|text| parse_request("request_id", &text)).transpose()?;
     Ok(Caller {
         actor: actor.map(|text| Actor::new(&text)),
         provenance: provenance.and_then(|text| Provenance::parse(&text)),
         precondition: if_match.map_or(Ok(Precondition::Any), |tags| parse_required_etags("if_match", &tags))?,
         claim_fence,
+        request,
         ..Caller::new(Protocol::Mcp)
     })
 }

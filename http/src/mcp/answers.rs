@@ -40,8 +40,18 @@ pub(super) fn to_tool_result(tool: &ToolEntry, answer: OperationAnswer, meta: &R
         result.content = vec![ContentBlock::text(text)];
         result
     };
+    mark_replayed(&mut result, meta);
     result.content.extend(notes.into_iter().map(ContentBlock::text));
     result
+}
+
+/// Marks the answer to an earlier request with the same id.
+pub(super) fn mark_replayed(result: &mut CallToolResult, meta: &ResponseMeta) {
+    if let Some(members) = result.structured_content.as_mut().and_then(Value::as_object_mut)
+        && meta.is_replayed
+    {
+        members.insert("replayed".to_owned(), true.into());
+    }
 }
 
 /// Binary content: a description, and the bytes in a form that clients can show.

@@ -126,7 +126,8 @@ impl McpHandler {
         } else {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
-        let caller = identity.apply_to(caller);
+        let mut caller = identity.apply_to(caller);
+        caller.is_limited |= is_for_agent && !identity.is_admin_key();
         notes.set_actor(caller.actor());
         notes.set_arguments(&arguments);
         tool.check_names(&arguments)?;
@@ -135,13 +136,14 @@ impl McpHandler {
         }
         if is_for_agent {
             let operation = (tool.entry, tool.entry.call_for_agent);
-            let (answer, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
+            let (answer, meta) = self.app.run_once(operation, space, caller, arguments.into()).await?;
             return Ok(answers::to_tool_result(tool, answer, &meta));
         }
         let operation = (tool.entry, tool.entry.call);
-        let (output, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
+        let (output, meta) = self.app.run_once(operation, space, caller, arguments.into()).await?;
         let mut result = CallToolResult::success(vec![ContentBlock::text("See structuredContent")]);
         result.structured_content = Some(tool.wrap(output));
+        answers::mark_replayed(&mut result, &meta);
         result.content.extend(meta.lines().map(ContentBlock::text));
         Ok(result)
     }

@@ -18,10 +18,11 @@ const REQUIRED_ACTOR: &str = "Your name, to which the claim belongs; required un
 
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
-const EXTRA_ARGUMENTS: [(&str, &str); 5] = [
+const EXTRA_ARGUMENTS: [(&str, &str); 6] = [
     (ACTOR, "Your name: author of the change; default `mcp-agent`"),
     (PROVENANCE, "Source of the content as `type:id`, such as `run:249`"),
     (FENCE, "`fence` of your claim on the page"),
+    (REQUEST_ID, "Any id of yours; a repeat with the same id is not done twice"),
     (PRECONDITION, "ETag you read; refused if the file changed since"),
     (CONFIRM, "Token of the answer that asked you to confirm this same call"),
 ];
@@ -39,6 +40,9 @@ const PROVENANCE: &str = "provenance";
 
 /// The number of a claim; the only one that is no text.
 const FENCE: &str = "fence";
+
+/// The id of a request.
+const REQUEST_ID: &str = "request_id";
 
 /// The precondition.
 const PRECONDITION: &str = "if_match";

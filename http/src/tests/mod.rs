@@ -12,6 +12,7 @@ mod connections;
 mod events;
 mod hidden;
 mod hostile;
+mod idempotency;
 mod issuer;
 mod long_answers;
 mod pages;

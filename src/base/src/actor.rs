@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Permissions, Precondition};
+use crate::{ClientRequest, Permissions, Precondition, RequestMark};
 
 const MAX_ACTOR_BYTES: usize = 256;
 
@@ -237,8 +237,12 @@ pub struct Caller {
     pub precondition: Precondition,
     /// Number of the lease under which the caller writes (`X-Claim-Fence`), if it names one.
     pub claim_fence: Option<u64>,
+    /// The request, if its client gave it an id and may send it again.
+    pub request: Option<Arc<ClientRequest>>,
     /// What the credentials allow.
     pub permissions: Permissions,
+    /// Whether the limits of agents apply.
+    pub is_limited: bool,
     /// Whether the caller may end the protection of an append-only page: root on a mount, and a
     /// request with `force` to a server without authentication. Admin keys may, too.
     pub may_unlock: bool,
@@ -261,7 +265,9 @@ impl Caller {
             provenance: None,
             precondition: Precondition::Any,
             claim_fence: None,
+            request: None,
             permissions: Permissions::FULL,
+            is_limited: false,
             may_unlock: false,
             is_forced: false,
             client: Client { key: None, connection: None },
@@ -292,6 +298,10 @@ impl Caller {
     #[must_use]
     pub fn as_server(&self) -> Self {
         Self { protocol: Protocol::Internal, permissions: Permissions::FULL, ..self.clone() }
+    }
+    /// What the log records of a request that its client may send again.
+    pub fn request_mark(&self) -> Option<RequestMark> {
+        self.request.as_ref()?.mark
     }
     /// The name to which changes are attributed: the sent one, else the default of the protocol.
     pub fn actor(&self) -> Actor {

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig, claims::ClaimsConfig,
-    dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig,
-    lint::LintConfig, mcp::McpConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config,
+    agents::AgentsConfig, assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig,
+    claims::ClaimsConfig, dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig,
+    links::LinksConfig, lint::LintConfig, mcp::McpConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config,
     protocols::WebDav, publish::PublishConfig, render::RenderConfig, schema::SchemaConfig, search::SearchConfig,
     server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
     webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
@@ -52,6 +52,7 @@ pub struct Config {
     pub(crate) backup: BackupConfig,
     pub(crate) links: LinksConfig,
     pub(crate) claims: ClaimsConfig,
+    pub(crate) agents: AgentsConfig,
     pub(crate) workflow: WorkflowConfig,
     pub(crate) render: RenderConfig,
     pub(crate) publish: PublishConfig,

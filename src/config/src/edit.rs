@@ -18,6 +18,8 @@ pub struct NewKey<'a> {
     pub scope: svcfs_base::Scope,
     /// The folder to which it is restricted.
     pub prefix: Option<&'a str>,
+    /// Whether the limits of agents apply to all its requests.
+    pub limits: bool,
 }
 
 /// A key in the file.
@@ -33,6 +35,8 @@ pub struct WrittenKey {
     pub scope: svcfs_base::Scope,
     /// The folder to which it is restricted.
     pub prefix: Option<String>,
+    /// Whether the limits of agents apply to all its requests.
+    pub limits: bool,
 }
 
 /// Bytes of the digest that identify a key.
@@ -126,6 +130,9 @@ fn key_table(key: &NewKey<'_>) -> Table {
     if let Some(prefix) = key.prefix {
         table["prefix"] = value(prefix);
     }
+    if key.limits {
+        table["limits"] = value(true);
+    }
     table
 }
 
@@ -141,9 +148,10 @@ pub fn list_keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
 }
 
 fn parse_key(key: &Table) -> Option<WrittenKey> {
-    let ApiKey { key: SecretText(text), space, actor, scope, prefix } = toml::from_str(&key.to_string()).ok()?;
+    let ApiKey { key: SecretText(text), space, actor, scope, prefix, limits } =
+        toml::from_str(&key.to_string()).ok()?;
     let id = key_id(&KeyDigest::parse(&text).ok()?);
-    Some(WrittenKey { id, space, actor, scope, prefix })
+    Some(WrittenKey { id, space, actor, scope, prefix, limits })
 }
 
 /// Returns the text without the keys whose id begins with `id`, and the removed keys.
@@ -183,6 +191,7 @@ mod tests {
             actor: "ann",
             scope: Scope::Write,
             prefix: Some("docs/"),
+            limits: true,
         }
     }
 
@@ -199,6 +208,7 @@ mod tests {
             keys.iter().map(|key| key.digest).collect::<Vec<_>>(),
             [KeyDigest::from_key("first"), KeyDigest::from_key("second")]
         );
+        assert!(keys[0].is_limited);
         assert_eq!(keys[0].permissions.folder.as_ref().map(ToString::to_string).as_deref(), Some("docs"));
     }
 

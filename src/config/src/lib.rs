@@ -39,6 +39,7 @@ pub use config::{Config, schema};
 pub use environment::Environment;
 pub use error::{ConfigError, ConfigProblem};
 pub use reference::{SERVE_FLAGS, ServeFlag, render_reference};
+pub use sections::agents::AgentLimits;
 pub use sections::assets::AssetsSettings;
 pub use sections::audit::AuditSettings;
 pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSettings};

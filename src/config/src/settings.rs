@@ -9,7 +9,10 @@ use crate::WebhookSettings;
 use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
+use crate::sections::tracing::TracingConfig;
 use crate::sections::{
+    agents::AgentLimits,
+    agents::AgentsConfig,
     assets::AssetsConfig,
     assets::AssetsSettings,
     audit::AuditConfig,
@@ -89,6 +92,8 @@ pub struct Settings {
     pub links: LinksConfig,
     /// Write leases on pages.
     pub claims: ClaimsConfig,
+    /// Limits for agents.
+    pub agent_limits: AgentLimits,
     /// Transitions that writes may make.
     pub workflow: WorkflowSettings,
     /// Pages as HTML.
@@ -171,6 +176,7 @@ impl Settings {
             backup,
             links,
             claims,
+            agents: AgentsConfig { limits: agent_limits },
             workflow,
             render,
             publish,
@@ -217,6 +223,7 @@ impl Settings {
                 backup: backup?,
                 links,
                 claims,
+                agent_limits,
                 workflow,
                 render,
                 publish,
@@ -251,8 +258,8 @@ fn override_auth(mut auth: AuthConfig, overrides: &mut CliOverrides) -> AuthConf
     auth
 }
 
-/// The settings of what the server does in the background, and of its records.
-type Upkeep = (
+/// What the server does in the background; none for what is invalid or off.
+type UpkeepSettings = (
     Option<DataviewSettings>,
     Option<MemorySettings>,
     Option<JanitorSettings>,
@@ -313,7 +320,7 @@ impl SettingsCheck {
         memory: MemoryConfig,
         janitor: JanitorConfig,
         (audit, tracing): (&AuditConfig, TracingConfig),
-    ) -> Upkeep {
+    ) -> UpkeepSettings {
         let dataview = self.value("dataview.query_timeout", dataview.resolve());
         let memory = memory.resolve(&mut |key, message| self.report(key, message));
         let janitor = self.value("janitor.interval", janitor.resolve());

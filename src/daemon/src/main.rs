@@ -22,6 +22,7 @@ mod indexing;
 mod knowledge;
 mod logging;
 mod manual;
+mod mcp_clients;
 mod mounting;
 mod mounts;
 mod open_files;

@@ -74,7 +74,7 @@ fn owner(text: &str) -> Result<FileOwner, String> {
 }
 
 /// Parses `--remote`; the URL appears in the mount table.
-fn address(text: &str) -> Result<String, String> {
+pub fn address(text: &str) -> Result<String, String> {
     let uri: Uri =
         text.parse().map_err(|error| format!("not a URL ({error}); use the form https://notes.example.org"))?;
     let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {

@@ -9,6 +9,7 @@ mod outgoing;
 
 mod objects;
 mod services;
+mod streaming;
 
 pub use objects::ObjectClient;
 
@@ -23,6 +24,7 @@ use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 pub use address_policy::{AddressPolicy, AddressRefused};
 pub use outgoing::{FetchedDocument, OutgoingClient, OutgoingLimits, PostAnswer, with_ascii_host};
 pub use services::{ServiceClient, ServiceMethod, ServiceRequest, ServiceResponse};
+pub use streaming::{StreamingAnswer, StreamingClient};
 
 /// Largest response that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;

@@ -27,6 +27,7 @@ mod probe;
 mod recycled_files;
 mod removal;
 mod rename;
+mod request_answers;
 mod shares;
 mod sqlite_file;
 mod tree;
@@ -57,11 +58,12 @@ pub use leases::{Lease, LeaseFile};
 pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, FileCreation, HistorySet, Log, LogCheck, LogEntry, LogRecord,
     NamePeriod, PageActivity, PathChange, PathOccurrence, PathVersion, RecordKind, RemovedPath, RenameSources,
-    SetMetadata, TotalActivity, author_email, direct_provenance,
+    RequestSet, SetMetadata, TotalActivity, author_email, direct_provenance,
 };
 pub use path_rules::{GitIdentity, PathRules};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
+pub use request_answers::{AnswerFile, StoredAnswer};
 pub use shares::{Share, ShareFile, ShareWrite, StoredShares};
 pub use sqlite_file::snapshot_database;
 pub use tree::{

@@ -81,6 +81,10 @@ impl StatePaths {
     pub fn shares(&self) -> PathBuf {
         self.directory.join("shares.db")
     }
+    /// Answers to requests that their clients may send again.
+    pub fn request_answers(&self) -> PathBuf {
+        self.directory.join("requests.db")
+    }
     /// Webhooks, and notifications that are not delivered yet.
     pub fn webhooks(&self) -> PathBuf {
         self.directory.join("webhooks.db")

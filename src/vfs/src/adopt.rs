@@ -197,6 +197,7 @@ pub(crate) fn adoption_set(
         protocol: Protocol::Direct,
         origin_id: None,
         provenance,
+        request: None,
         announcement: EventAnnouncement::Files,
         durability: if answer.is_some() { Durability::Now } else { Durability::Soon },
         ticket: core.next_ticket(),

@@ -219,6 +219,7 @@ impl Vfs {
             protocol: caller.protocol,
             origin_id: caller.origin,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
+            request: caller.request_mark(),
             announcement: set.announcement,
             message,
             durability: if must_answer { Durability::Now } else { Durability::Soon },

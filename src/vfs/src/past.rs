@@ -3,6 +3,7 @@
 mod blame;
 mod former_names;
 mod page_steps;
+mod requests;
 mod states;
 mod stored_versions;
 mod timeline;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use svcfs_base::{
     Actor, CommitId, Durability, ETag, EventAnnouncement, Fault, FileKind, LargeFile, OriginId, Precondition, Protocol,
-    Seq, TreePath,
+    RequestMark, Seq, TreePath,
 };
 
 use crate::overlay::OverlayFile;
@@ -32,6 +32,8 @@ pub(crate) struct QueuedSet {
     pub(crate) protocol: Protocol,
     pub(crate) origin_id: Option<OriginId>,
     pub(crate) provenance: Option<String>,
+    /// The request that asked for it, if its client may send it again.
+    pub(crate) request: Option<RequestMark>,
     pub(crate) announcement: EventAnnouncement,
     pub(crate) message: String,
     pub(crate) durability: Durability,

@@ -72,6 +72,10 @@ pub(crate) struct ApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub prefix: Option<String>,
+    /// Apply `[agents.limits]` to all requests with this key, and not only to agent tools; not for
+    /// scope `admin`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limits: bool,
 }
 
 const fn admin() -> Scope {
@@ -149,6 +153,8 @@ pub struct KeySettings {
     pub actor: Option<Actor>,
     /// Permissions in the space.
     pub permissions: Permissions,
+    /// Whether the limits of agents apply to all its requests.
+    pub is_limited: bool,
 }
 
 /// The SHA-256 of a key.
@@ -288,7 +294,7 @@ fn issuer_error(issuer: &str) -> Option<&'static str> {
 fn resolve_keys(keys: Vec<ApiKey>, report: &mut dyn FnMut(&str, &str)) -> Option<Vec<KeySettings>> {
     let count = keys.len();
     let mut resolved: Vec<KeySettings> = Vec::with_capacity(count);
-    for (index, ApiKey { key: SecretText(key), space, actor, scope, prefix }) in keys.into_iter().enumerate() {
+    for (index, ApiKey { key: SecretText(key), space, actor, scope, prefix, limits }) in keys.into_iter().enumerate() {
         let mut report_field = |field: &str, message: &str| report(&format!("auth.api_keys[{index}].{field}"), message);
         let digest = match KeyDigest::parse(&key) {
             _ if key.is_empty() => {
@@ -313,11 +319,16 @@ fn resolve_keys(keys: Vec<ApiKey>, report: &mut dyn FnMut(&str, &str)) -> Option
                 continue;
             }
         };
+        if limits && scope == Scope::Admin {
+            report_field("limits", "has no effect on a key of scope `admin`; choose another `scope`, or remove it");
+            continue;
+        }
         let space = space.filter(|space| !space.is_empty());
         let actor = actor.filter(|actor| !actor.is_empty()).map(|actor| Actor::new(&actor));
         // The actor names the draft into which the key writes: a client may not choose it.
         let actor = actor.or_else(|| (scope == Scope::Propose).then(|| Actor::new(&key_id(&digest))));
-        resolved.push(KeySettings { digest, space, actor, permissions: Permissions { scope, folder } });
+        let permissions = Permissions { scope, folder };
+        resolved.push(KeySettings { digest, space, actor, permissions, is_limited: limits });
     }
     (resolved.len() == count).then_some(resolved)
 }

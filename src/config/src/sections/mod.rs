@@ -2,6 +2,7 @@
 //!
 //! A section that needs no validation is public and used in both forms.
 
+pub(crate) mod agents;
 pub(crate) mod assets;
 pub(crate) mod audit;
 pub(crate) mod auth;

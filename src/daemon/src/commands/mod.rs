@@ -12,6 +12,7 @@ pub mod init;
 pub mod janitor;
 pub mod man;
 pub mod mcp;
+mod mcp_install;
 pub mod mount;
 pub mod query;
 pub mod reindex;

@@ -70,6 +70,9 @@ struct CreateArgs {
     /// Restrict the key to this folder [default: the complete tree]
     #[arg(long, value_name = "FOLDER")]
     prefix: Option<String>,
+    /// Apply the limits of agents (`[agents.limits]`) to all requests with the key
+    #[arg(long)]
+    limits: bool,
     /// Also print the access key id and secret for S3 clients
     #[arg(long)]
     s3: bool,
@@ -112,7 +115,7 @@ struct KeySelector {
 }
 
 /// The scopes with their help.
-fn scopes() -> impl TypedValueParser<Value = Scope> {
+pub(super) fn scopes() -> impl TypedValueParser<Value = Scope> {
     let value = |(scope, help): (Scope, &'static str)| PossibleValue::new(scope.name()).help(help);
     let scopes = [
         (Scope::Read, "Read, search and query"),
@@ -156,22 +159,74 @@ impl TokenArgs {
     }
 }
 
+/// A key to create.
+#[derive(Debug)]
+pub(super) struct KeyRequest<'a> {
+    /// Its scope.
+    pub scope: Scope,
+    /// Author of its changes.
+    pub actor: &'a str,
+    /// The only space that it permits.
+    pub space: Option<&'a str>,
+    /// The folder to which it is restricted.
+    pub prefix: Option<&'a str>,
+    /// Whether the limits of agents apply to all its requests.
+    pub limits: bool,
+}
+
+/// A new key.
+pub(super) struct CreatedKey {
+    /// Its id.
+    pub id: String,
+    /// The key itself.
+    pub key: String,
+    /// A note for the user, or why the running server does not use the key.
+    pub reloaded: Result<String, CommandFailure>,
+}
+
+/// Creates a key in the settings of a root, and lets the running server load it.
+///
+/// # Errors
+/// `Refused` when the settings cannot contain a key.
+pub(super) fn create_key(root: &Path, request: &KeyRequest<'_>) -> Result<CreatedKey, CommandFailure> {
+    refuse_secondary_root(root)?;
+    let KeyRequest { scope, actor, space, prefix, limits } = *request;
+    let key = credentials::generate_key(key_prefix(scope))?;
+    let digest = KeyDigest::from_key(&key);
+    let new = NewKey { digest, space, actor, scope, prefix, limits };
+    change(root, |text| edit::add_key(text, &new).map(|text| (text, ())))?;
+    let id = edit::key_id(&digest);
+    let reloaded = reload_server(root, &[&id], true);
+    Ok(CreatedKey { id, key, reloaded })
+}
+
+/// Revokes the key with a complete id; false if the root does not have it.
+///
+/// # Errors
+/// Those of the settings, and `Refused` when the running server still accepts the key.
+pub(super) fn revoke_key(root: &Path, id: &str) -> Result<bool, CommandFailure> {
+    if !edit::list_keys(&read(root)?).map_err(refused)?.iter().any(|key| key.id == id) {
+        return Ok(false);
+    }
+    change(root, |text| edit::remove_keys(text, id))?;
+    reload_server(root, &[id], false).map(|_| true)
+}
+
 impl CreateArgs {
     fn run(self) -> Result<(), CommandFailure> {
-        let Self { selector: KeySelector { root, json }, scope, actor, space, prefix, s3 } = self;
+        let Self { selector: KeySelector { root, json }, scope, actor, space, prefix, limits, s3 } = self;
         let root = root.find()?;
         require_initialised(&root)?;
-        refuse_secondary_root(&root)?;
         if let Some(prefix) = &prefix {
             TreePath::parse(prefix).map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?;
         }
-        let key = credentials::generate_key(key_prefix(scope))?;
-        let digest = KeyDigest::from_key(&key);
+        if limits && scope == Scope::Admin {
+            let message = "--limits has no effect on keys of scope `admin`; choose another --scope";
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
+        }
         let actor = actor.unwrap_or_else(|| format!("{scope}-token"));
-        let new = NewKey { digest, space: space.as_deref(), actor: &actor, scope, prefix: prefix.as_deref() };
-        change(&root, |text| edit::add_key(text, &new).map(|text| (text, ())))?;
-        let id = edit::key_id(&digest);
-        let reloaded = reload_server(&root, &[&id], true);
+        let request = KeyRequest { scope, actor: &actor, space: space.as_deref(), prefix: prefix.as_deref(), limits };
+        let CreatedKey { id, key, reloaded } = create_key(&root, &request)?;
         let secret = if s3 { Some(secret(&root, &id)?) } else { None };
         if json {
             let mut created = json!({ "id": id, "key": key, "actor": actor, "scope": scope });
@@ -216,7 +271,7 @@ impl S3Args {
 }
 
 /// Parses `--space`.
-fn space_name(text: &str) -> Result<String, String> {
+pub(super) fn space_name(text: &str) -> Result<String, String> {
     svcfs_config::space_name_error(text).map_or_else(|| Ok(text.to_owned()), |message| Err(message.to_owned()))
 }
 
@@ -261,8 +316,8 @@ impl ListArgs {
 }
 
 fn row(key: &WrittenKey) -> Value {
-    let WrittenKey { id, space, actor, scope, prefix } = key;
-    json!({ "id": id, "actor": actor, "scope": scope, "space": space, "prefix": prefix })
+    let WrittenKey { id, space, actor, scope, prefix, limits } = key;
+    json!({ "id": id, "actor": actor, "scope": scope, "space": space, "prefix": prefix, "limits": limits })
 }
 
 impl RevokeArgs {

@@ -4,6 +4,7 @@
 //! the control socket; all others are its clients. When it ends, the next one takes the root, and
 //! the session of every agent goes on.
 
+mod http_proxy;
 mod relay;
 mod session;
 
@@ -27,6 +28,7 @@ use crate::root::{OpenRoot, settings};
 use crate::signals::SignalRuntime;
 use crate::stop::{self, RunningServer};
 use crate::{adoption, handover, presence};
+pub use http_proxy::HttpProxy;
 use relay::AgentRelay;
 use session::ConnectionEnd;
 

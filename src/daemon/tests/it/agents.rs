@@ -44,6 +44,7 @@ fn over_http_and_stdio(run: impl Fn(&[&str])) {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
     run(&["http", &format!("{}/mcp", server.url())]);
+    run(&["stdio", env!("CARGO_BIN_EXE_svcfs"), "mcp", "--remote", server.url()]);
     server.stop();
     run(&["stdio", env!("CARGO_BIN_EXE_svcfs"), "mcp", "--root", &place.at("kb")]);
 }

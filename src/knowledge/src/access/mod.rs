@@ -89,11 +89,14 @@ pub struct CallerIdentity {
     pub permissions: Permissions,
     /// The digest of the credentials; none if none were checked.
     pub token: Option<KeyDigest>,
+    /// Whether the limits of agents apply to all requests with these credentials.
+    pub is_limited: bool,
 }
 
 impl CallerIdentity {
     /// Any caller without authentication, and the client of an MCP server on standard input.
-    pub const UNRESTRICTED: Self = Self { actor: None, space: None, permissions: Permissions::FULL, token: None };
+    pub const UNRESTRICTED: Self =
+        Self { actor: None, space: None, permissions: Permissions::FULL, token: None, is_limited: false };
 
     /// The identity of an anonymous caller, if the space's visibility permits this operation.
     pub fn anonymous(visibility: SpaceVisibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
@@ -130,6 +133,11 @@ impl CallerIdentity {
         }
     }
 
+    /// Whether these are credentials of an administrator, to whom no limits of agents apply.
+    pub fn is_admin_key(&self) -> bool {
+        self.token.is_some() && self.permissions.scope == Scope::Admin
+    }
+
     /// The same caller, with the actor and the permissions of these credentials.
     #[must_use]
     pub fn apply_to(&self, caller: Caller) -> Caller {
@@ -138,6 +146,7 @@ impl CallerIdentity {
             actor: self.actor.clone().or(caller.actor),
             is_actor_fixed: self.actor.is_some(),
             permissions: self.permissions.clone(),
+            is_limited: self.is_limited,
             client: Client { key, ..caller.client },
             ..caller
         }
@@ -223,12 +232,13 @@ impl AccessControl {
             AuthMode::PerSpace(keys) => {
                 // Constant time: every key is compared, so that timing does not reveal the match.
                 let key = keys.iter().fold(None, |hit, key| if key.digest == token { Some(key) } else { hit });
-                let KeySettings { actor, space, permissions, digest: _ } =
+                let KeySettings { actor, space, permissions, digest: _, is_limited } =
                     key.ok_or_else(|| unauthenticated("invalid API key"))?;
                 Ok(CallerIdentity {
                     actor: actor.clone(),
                     space: space.clone(),
                     permissions: permissions.clone(),
+                    is_limited: *is_limited,
                     ..identity
                 })
             }
@@ -256,8 +266,8 @@ impl AccessControl {
             }
             AuthMode::PerSpace(keys) => {
                 let key = keys.iter().find(|key| key_id(&key.digest) == id).ok_or_else(unknown)?;
-                let KeySettings { actor, space, permissions, digest } = key.clone();
-                Ok(CallerIdentity { actor, space, permissions, token: Some(digest) })
+                let KeySettings { actor, space, permissions, digest, is_limited } = key.clone();
+                Ok(CallerIdentity { actor, space, permissions, token: Some(digest), is_limited })
             }
             AuthMode::ApiKey(_) | AuthMode::Oidc(_) => Err(unknown()),
         }

@@ -14,6 +14,7 @@ fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
         space: space.map(str::to_owned),
         actor: Some(Actor::new(text)),
         permissions: Permissions { scope, folder: None },
+        is_limited: false,
     }
 }
 

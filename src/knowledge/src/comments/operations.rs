@@ -129,6 +129,7 @@ pub struct QuotedText {
 
 impl Operation for AddComment {
     const NAME: &'static str = "comments_add";
+    const LIMITED: bool = false;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/comments").query(&["path"]).required_one_of(&["line", "anchor"])];
@@ -221,6 +222,7 @@ pub struct ResolveComment {
 
 impl Operation for ResolveComment {
     const NAME: &'static str = "comments_resolve";
+    const LIMITED: bool = false;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::patch("/comments/{id}").query(&["path"])];
@@ -261,6 +263,7 @@ pub struct DeletedComment {
 
 impl Operation for DeleteComment {
     const NAME: &'static str = "comments_delete";
+    const LIMITED: bool = false;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::delete("/comments/{id}")];

@@ -31,6 +31,7 @@ impl OperationContext<'_> {
     /// # Errors
     /// Those of [`svcfs_vfs::Vfs::apply`].
     pub fn apply_as(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
+        let set = set.into();
         let applied = match self.dry_run.0.lock().as_mut() {
             Some(files) => {
                 let preview = self.space.vfs.preview(caller, set)?;
@@ -38,7 +39,12 @@ impl OperationContext<'_> {
                 let (seq, notes) = (self.space.vfs.last_seq(), preview.notes);
                 ApplyResult { seq, commit: None, files: preview.results, notes, draft: None }
             }
-            None => self.space.vfs.apply(caller, set)?,
+            None => {
+                let reservation = self.space.agent_limits.reserve(self, caller, &set)?;
+                let applied = self.space.vfs.apply(caller, set)?;
+                reservation.confirm();
+                applied
+            }
         };
         applied.notes.iter().for_each(|note| self.add_note(note.as_str()));
         if let Some(draft) = applied.draft {

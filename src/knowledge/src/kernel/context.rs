@@ -1,29 +1,30 @@
-//! The state that operations use: spaces, server and the context of a call.
+//! The state that operations use: spaces, and the context of a call.
 
-use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Caller, Clock, CommitId, Fault, Protocol, Seq, Timestamp, TreePath};
-use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
+use svcfs_base::{Actor, Caller, CommitId, Fault, Protocol, Seq, Timestamp, TreePath};
+use svcfs_config::{AuthSettings, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
 use svcfs_vfs::{CallerTree, Vfs};
 use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
-use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
 use crate::backup::BackupMonitor;
 use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
+use crate::idempotency::RequestAnswers;
+use crate::limits::LimitCounters;
 use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::publishing::{PublishingCaches, ViewCounts};
 use crate::schemas::SchemaRegistry;
 use crate::search::RecheckQueue;
-use crate::shares::{GuessLimiter, ShareRegistry};
+use crate::shares::ShareRegistry;
 use crate::spaces::SpaceCollection;
 use crate::tasks::TaskQueue;
 use crate::webhooks::Webhooks;
@@ -32,7 +33,7 @@ use crate::workflows::BoardCache;
 use super::changes::DryRun;
 use super::freshness::{IndexFreshness, RequiredFreshness};
 use super::response_meta::{self, MetaCollector, ResponseMeta};
-use super::{MinSeq, NoticeBoard};
+use super::{MinSeq, NoticeBoard, ServerState};
 
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
@@ -102,6 +103,10 @@ pub struct Space {
     pub boards: BoardCache,
     /// Long calls of agents.
     pub jobs: crate::jobs::JobRegistry,
+    /// What its agents changed a short time ago.
+    pub agent_limits: LimitCounters,
+    /// Answers to requests that their clients may send again.
+    pub request_answers: RequestAnswers,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -127,6 +132,8 @@ impl Space {
             workflow_places: Mutex::default(),
             boards: BoardCache::default(),
             jobs: crate::jobs::JobRegistry::new(&vfs.state_directory()),
+            agent_limits: LimitCounters::new(settings.agent_limits),
+            request_answers: RequestAnswers::new(vfs.root()),
             audit,
             vfs,
             index,
@@ -268,66 +275,6 @@ impl Space {
     }
 }
 
-/// The state of a running server. The settings of the first space are those of the server.
-pub struct ServerState {
-    spaces: SpaceCollection,
-    clock: Arc<dyn Clock>,
-    access: AccessControl,
-    limiter: Option<RequestLimiter>,
-    guess_limiter: GuessLimiter,
-    started_at: Timestamp,
-    metrics: ServerMetrics,
-}
-
-impl ServerState {
-    /// A server that starts now.
-    pub fn new(spaces: SpaceCollection, clock: Arc<dyn Clock>, access: AccessControl) -> Self {
-        let limiter = spaces.first().settings.server.rate_limit.map(RequestLimiter::new);
-        let access = access.with_resource(spaces.first().settings.server.public_url.as_ref().map(PublicUrl::as_str));
-        let (guess_limiter, metrics) = Default::default();
-        Self { spaces, started_at: clock.now(), clock, access, limiter, guess_limiter, metrics }
-    }
-    /// The space of requests that name none.
-    pub fn primary(&self) -> &Arc<Space> {
-        self.spaces.first()
-    }
-    /// All spaces.
-    pub fn spaces(&self) -> &SpaceCollection {
-        &self.spaces
-    }
-    /// The settings of the server.
-    pub fn settings(&self) -> &Settings {
-        &self.primary().settings
-    }
-    /// Access control.
-    pub fn access(&self) -> &AccessControl {
-        &self.access
-    }
-    /// Counts one request against the rate limit of this key, or else of this address.
-    ///
-    /// # Errors
-    /// `RateLimited`, with the seconds to wait.
-    pub fn check_rate_limit(&self, key: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
-        self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.admit(key, address))
-    }
-    /// The limit on guessing of links and passwords.
-    pub(crate) const fn guess_limiter(&self) -> &GuessLimiter {
-        &self.guess_limiter
-    }
-    /// The metrics of the server.
-    pub fn metrics(&self) -> &ServerMetrics {
-        &self.metrics
-    }
-    /// The current time.
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-    /// Start time of the server.
-    pub fn started_at(&self) -> Timestamp {
-        self.started_at
-    }
-}
-
 /// The context of a call: one space, on behalf of one caller.
 pub struct OperationContext<'a> {
     /// The space of the call.
@@ -337,19 +284,33 @@ pub struct OperationContext<'a> {
     server: &'a ServerState,
     pub(super) meta: MetaCollector,
     pub(super) dry_run: DryRun,
+    /// Whether the limits of agents do not apply to the operation.
+    is_unlimited: AtomicBool,
 }
 
 impl<'a> OperationContext<'a> {
     /// The context of one call.
     pub fn new(server: &'a ServerState, space: &'a Space, caller: &'a Caller) -> Self {
-        Self { space, caller, server, meta: MetaCollector::default(), dry_run: DryRun::default() }
+        let (meta, dry_run, is_unlimited) = Default::default();
+        Self { space, caller, server, meta, dry_run, is_unlimited }
     }
     /// The context of the same call in another space.
     pub(crate) fn in_space<'s>(&self, space: &'s Space) -> OperationContext<'s>
     where
         'a: 's,
     {
-        OperationContext::new(self.server, space, self.caller)
+        OperationContext {
+            is_unlimited: AtomicBool::new(self.is_unlimited()),
+            ..OperationContext::new(self.server, space, self.caller)
+        }
+    }
+    /// Declares that the limits of agents do not apply (`Operation::LIMITED`).
+    pub(super) fn lift_limits(&self) {
+        self.is_unlimited.store(true, Ordering::Relaxed);
+    }
+    /// Whether the limits of agents do not apply to the operation.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.is_unlimited.load(Ordering::Relaxed)
     }
     /// Adds a note to the response.
     pub fn add_note(&self, note: impl Into<String>) {

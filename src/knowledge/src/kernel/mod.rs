@@ -25,6 +25,7 @@ mod random;
 mod response_meta;
 mod route;
 mod scope;
+mod server_state;
 mod suggestions;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,7 @@ pub use as_of::AsOf;
 pub(crate) use as_of::past_file;
 pub(crate) use attached_space::AttachedSpace;
 pub use changes::DRY_RUN_KEY;
-pub use context::{IndexProgress, OperationContext, ServerState, Space};
+pub use context::{IndexProgress, OperationContext, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};
 pub use json_text::{JsonPieces, JsonText, PIECE_BYTES};
@@ -48,6 +49,7 @@ pub(crate) use random::random_hex;
 pub use response_meta::ResponseMeta;
 pub use route::{API_PREFIX, BodyKind, HttpMethod, ResponseMedia, Route};
 pub use scope::FolderScope;
+pub use server_state::ServerState;
 pub use suggestions::add as add_suggestions;
 
 /// Types in the results of [`Space::vfs`].

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Permissions, Precondition, Scope};
 use svcfs_work::Lane;
@@ -41,6 +41,9 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     };
     /// Whether it reads documents of other servers.
     const OPEN_WORLD: bool = false;
+    /// Whether the limits of agents apply: it replaces or removes pages with what the caller says.
+    /// Not for operations that add to pages, change their state, or undo changes.
+    const LIMITED: bool = true;
     /// Whether its caller must have a name, because a default name would be shared by many.
     const REQUIRES_ACTOR: bool = false;
     /// Whether callers need the scope `write` although it changes nothing: its answer is only for
@@ -81,7 +84,7 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
 }
 
 /// The result of an operation for an agent.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationAnswer {
     /// The output as JSON.
     pub output: Value,
@@ -265,6 +268,9 @@ fn check_and_run<O: Operation, T>(
     let entry = OperationEntry::new::<O>();
     entry.check_permissions(&cx.caller.permissions)?;
     let arguments = arguments::resolve_aliases(arguments, O::ALIASES)?;
+    if !O::LIMITED {
+        cx.lift_limits();
+    }
     let operation: O = arguments::read(scope::check_arguments(&entry, arguments, cx)?)?;
     if !O::CONDITIONAL && !entry.is_read_only() && cx.caller.precondition != Precondition::Any {
         let message = format!(

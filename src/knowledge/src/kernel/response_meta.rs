@@ -10,6 +10,10 @@ use svcfs_base::{CommitId, DraftId};
 
 use super::freshness::IndexAge;
 
+/// The line of an answer that is given again.
+const REPLAYED: &str =
+    "replayed: the request with this id was done before; this is its answer, and nothing was done again";
+
 /// See the module.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ResponseMeta {
@@ -23,6 +27,8 @@ pub struct ResponseMeta {
     pub draft: Option<DraftId>,
     /// The commit whose tree was read, with `as_of`.
     pub as_of: Option<CommitId>,
+    /// Whether it is the answer to an earlier request with the same id: nothing was done again.
+    pub is_replayed: bool,
 }
 
 impl ResponseMeta {
@@ -32,7 +38,8 @@ impl ResponseMeta {
         let draft = self.draft.map(|id| {
             format!("proposed in draft {id}: the tree is unchanged until someone merges the draft; your reads show it")
         });
-        self.notes.iter().cloned().chain(total).chain(draft)
+        let replayed = self.is_replayed.then(|| REPLAYED.to_owned());
+        self.notes.iter().cloned().chain(total).chain(draft).chain(replayed)
     }
 }
 

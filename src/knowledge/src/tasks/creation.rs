@@ -85,6 +85,7 @@ pub struct CreatedTask {
 
 impl Operation for CreateTask {
     const NAME: &'static str = "task_create";
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/tasks").created()];
     const TOOL: bool = true;

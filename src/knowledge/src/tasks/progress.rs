@@ -47,6 +47,7 @@ pub struct TaskProgress {
 
 impl Operation for AddTaskProgress {
     const NAME: &'static str = "task_progress";
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/tasks/progress")];
     const TOOL: bool = true;

@@ -52,6 +52,7 @@ pub struct TakenTask {
 
 impl Operation for TakeNextTask {
     const NAME: &'static str = "task_next";
+    const LIMITED: bool = false;
     const REQUIRES_ACTOR: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::post("/tasks/next")];
@@ -122,6 +123,7 @@ pub struct RenewTask {
 
 impl Operation for RenewTask {
     const NAME: &'static str = "task_renew";
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/tasks/renew")];
     type Output = Claim;
@@ -197,6 +199,7 @@ pub struct EndedTask {
 
 impl Operation for EndTask {
     const NAME: &'static str = "task_done";
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/tasks/done")];
     const TOOL: bool = true;

@@ -156,6 +156,7 @@ pub struct ConflictLines {
 
 impl Operation for RevertChanges {
     const NAME: &'static str = "revert";
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::post("/revert")];
     const LANE: Lane = Lane::Slow;
@@ -203,6 +204,7 @@ pub struct UndoChanges {
 impl Operation for UndoChanges {
     const NAME: &'static str = "undo";
     const DESTRUCTIVE: bool = true;
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -253,6 +255,7 @@ pub struct RestoredFile {
 
 impl Operation for RestorePage {
     const NAME: &'static str = "restore";
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/restore").etag()];
     const CONDITIONAL: bool = true;

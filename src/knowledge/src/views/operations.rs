@@ -336,6 +336,7 @@ pub struct FailedRefresh {
 
 impl Operation for RefreshViews {
     const NAME: &'static str = "view_refresh";
+    const LIMITED: bool = false;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::post("/view/refresh").query(&["path"])];
     const TOOL: bool = true;

@@ -233,6 +233,7 @@ pub struct AssignedPage {
 
 impl Operation for AssignWorkflow {
     const NAME: &'static str = "workflow_assign";
+    const LIMITED: bool = false;
     const HTTP: &'static [Route] = &[Route::post("/workflow/assign")];
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const CONDITIONAL: bool = true;
@@ -286,6 +287,7 @@ pub struct AdvancedPage {
 
 impl Operation for AdvancePage {
     const NAME: &'static str = "workflow_advance";
+    const LIMITED: bool = false;
     const HTTP: &'static [Route] = &[Route::post("/workflow/advance")];
     const TOOL: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
@@ -368,6 +370,7 @@ pub struct OrderedCard {
 
 impl Operation for ReorderPages {
     const NAME: &'static str = "workflow_reorder";
+    const LIMITED: bool = false;
     const HTTP: &'static [Route] = &[Route::post("/workflow/reorder")];
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     type Output = ReorderedPages;

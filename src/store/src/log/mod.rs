@@ -13,6 +13,7 @@ mod kinds;
 mod latest_state;
 mod read;
 mod renames;
+mod requests;
 mod rows;
 mod sets;
 mod spool;
@@ -25,7 +26,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{
-    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, Seq, Timestamp, TreePath,
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, RequestMark, Seq,
+    Timestamp, TreePath,
 };
 
 use svcfs_work::SerialExecutor;
@@ -35,6 +37,7 @@ pub use history_stats::{ChangeFilter, DayActivity, PageActivity, PathOccurrence,
 pub use kinds::{DiffBase, RecordKind};
 pub use read::{ChangePage, PathChange, PathVersion, SetMetadata};
 pub use renames::{FileCreation, NamePeriod, RenameSources};
+pub use requests::RequestSet;
 pub use sets::{HistorySet, RemovedPath};
 
 use cache_drop::DatabaseFile;
@@ -44,9 +47,9 @@ use writer::LogWriter;
 
 use crate::{CommitAuthor, FailPoint, FailPoints, StatePaths, StoreError, probe};
 
-const SCHEMA_NUMBER: i64 = 9;
+const SCHEMA_NUMBER: i64 = 10;
 /// SQL that upgrades a log from each schema to the next, starting with the first.
-const UPGRADES: [&str; 8] = [
+const UPGRADES: [&str; 9] = [
     // 1: external commits from other branches were not marked.
     "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
      UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
@@ -67,6 +70,9 @@ const UPGRADES: [&str; 8] = [
     "ALTER TABLE contents ADD COLUMN over_size INTEGER; ALTER TABLE contents ADD COLUMN over_modified INTEGER;",
     // 8: the difference between two branches counted as a version.
     "UPDATE sets SET against = 1 WHERE against = 2;",
+    // 9: a request that was sent again after a crash was done again.
+    "ALTER TABLE sets ADD COLUMN request BLOB;
+     CREATE INDEX sets_by_request ON sets (request) WHERE request IS NOT NULL;",
 ];
 const MAX_IDLE_READERS: usize = 8;
 /// Cache of a reader until the next checkpoint, in KiB: 1,000 versions of a page are in as many
@@ -104,6 +110,8 @@ pub struct LogRecord {
     /// Its commit, known before it is logged; none for [`RecordKind::Uncommitted`], without git, or
     /// if nothing changed.
     pub commit: Option<CommitId>,
+    /// The request that asked for it, if its client may send it again.
+    pub request: Option<RequestMark>,
     /// Directory renames (old name, new name), to be done before the entries.
     pub moves: Vec<(TreePath, TreePath)>,
     /// The changed files, in order.

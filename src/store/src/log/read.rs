@@ -13,7 +13,8 @@ use super::writer::newest_row;
 use super::{DiffBase, Log, LogEntry, LogRecord, LogResult, NamePeriod, RecordKind};
 use crate::FailPoint;
 
-const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, role, against";
+const SET_COLUMNS: &str =
+    "seq, time, actor, door, message, provenance, announcement, commit_id, role, against, request";
 
 /// A version of a path.
 #[derive(Debug, Clone)]

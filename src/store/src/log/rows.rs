@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use svcfs_base::{
-    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, Seq, Timestamp, TreePath,
-    VersionId,
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, RequestMark, Seq,
+    Timestamp, TreePath, VersionId,
 };
 
 use super::{DiffBase, LogEntry, LogRecord, RecordKind, spool};
@@ -15,8 +15,8 @@ pub(super) fn insert(connection: &Connection, record: &LogRecord) -> rusqlite::R
     let seq = number(record.seq);
     connection
         .prepare_cached(
-            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, role, against)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, role, against, request)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute(params![
             seq,
@@ -29,6 +29,7 @@ pub(super) fn insert(connection: &Connection, record: &LogRecord) -> rusqlite::R
             record.commit.map(|commit| commit.as_bytes().to_vec()),
             record.kind.number(),
             record.diff_base.number(),
+            record.request.map(RequestMark::to_bytes),
         ])?;
     for ((from, to), ordinal) in record.moves.iter().zip(0_i64..) {
         connection
@@ -79,9 +80,16 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<LogRecord> {
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
         kind: RecordKind::from_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
         diff_base: diff_base(row, 9)?,
+        request: request(row, 10)?,
         moves: Vec::new(),
         entries: Vec::new(),
     })
+}
+
+/// The request of a set; none for a damaged one, which only means that it would be done again.
+pub(super) fn request(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<RequestMark>> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    Ok(bytes.and_then(|bytes| RequestMark::from_bytes(&bytes)))
 }
 
 /// A row of `changes` as `path, old, new, kind, modified`, without content.

@@ -8,8 +8,10 @@ CREATE TABLE sets (
     announcement TEXT NOT NULL,
     commit_id BLOB,
     role INTEGER NOT NULL,          -- record kind: 0 change, 1 external commit, 2 uncommitted, 3 commit of uncommitted
-    against INTEGER NOT NULL DEFAULT 0 -- diff base: 0 parent, 1 first parent, 2 previous head, 3 after switch, 4 dropped
+    against INTEGER NOT NULL DEFAULT 0, -- diff base: 0 parent, 1 first parent, 2 previous head, 3 after switch, 4 dropped
+    request BLOB                    -- request that its client may send again: hashes of its id and of its content
 );
+CREATE INDEX sets_by_request ON sets (request) WHERE request IS NOT NULL;
 CREATE INDEX sets_by_commit ON sets (commit_id);
 CREATE INDEX jumps ON sets (seq) WHERE against = 2;
 CREATE INDEX moments ON sets (time) WHERE commit_id IS NULL;

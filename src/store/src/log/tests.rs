@@ -30,6 +30,7 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> LogRecord {
         kind: RecordKind::Commit,
         diff_base: DiffBase::FirstParent,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),
+        request: Some(svcfs_base::RequestMark { id: [7; 16], content: [8; 16] }),
         moves: vec![(TreePath::parse("x").unwrap(), TreePath::parse("y").unwrap())],
         entries: vec![LogEntry {
             path: TreePath::parse(path).unwrap(),
@@ -173,7 +174,8 @@ fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
 }
 
 /// What undoes the upgrades to the newest form, each to the form of its number.
-const DOWNGRADES: [(i64, &str); 7] = [
+const DOWNGRADES: [(i64, &str); 8] = [
+    (9, "DROP INDEX sets_by_request; ALTER TABLE sets DROP COLUMN request;"),
     (7, "ALTER TABLE contents DROP COLUMN over_size; ALTER TABLE contents DROP COLUMN over_modified;"),
     (6, "DROP TABLE journal;"),
     (5, "DROP INDEX changes_by_path; CREATE INDEX changes_by_path ON changes (path, seq);"),

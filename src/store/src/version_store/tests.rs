@@ -103,6 +103,7 @@ fn moments_that_name_sets_only_ever_grow() {
         kind: crate::RecordKind::Change,
         diff_base: DiffBase::Parent,
         commit: None,
+        request: None,
         moves: Vec::new(),
         entries: vec![entry],
     };

@@ -153,6 +153,7 @@ pub(crate) fn external_record(commit: ForeignCommit) -> LogRecord {
         kind: RecordKind::ExternalCommit,
         diff_base: commit.diff_base,
         commit: Some(commit.commit),
+        request: None,
         moves: Vec::new(),
         entries: commit.entries.into_iter().map(entry).collect(),
     }

@@ -358,6 +358,7 @@ impl Committer {
             kind: form.kind,
             diff_base: DiffBase::Parent,
             commit,
+            request: set.request,
             moves: set.moves.clone(),
             entries,
         }

@@ -288,6 +288,7 @@ fn closing_set(
         protocol: newest.protocol,
         origin_id: None,
         provenance: newest.provenance.clone().filter(|_| all.iter().all(|set| set.provenance == newest.provenance)),
+        request: None,
         announcement: newest.announcement,
         message,
         durability: svcfs_base::Durability::Soon,

@@ -76,7 +76,7 @@ pub struct FileReader {
 
 enum ReaderSource {
     Snapshot(SnapshotReader),
-    Large { caller: Caller, node: NodeId, handle: HandleId },
+    Large { caller: Box<Caller>, node: NodeId, handle: HandleId },
 }
 
 impl fmt::Debug for FileReader {
@@ -125,7 +125,10 @@ impl FileReader {
     /// As [`Vfs::open_node`].
     pub fn open(vfs: &Arc<Vfs>, caller: &Caller, node: NodeId) -> Result<Self, Fault> {
         let handle = vfs.open_node(caller, node, OpenMode::default())?;
-        Ok(Self { vfs: Arc::clone(vfs), source: ReaderSource::Large { caller: caller.clone(), node, handle } })
+        Ok(Self {
+            vfs: Arc::clone(vfs),
+            source: ReaderSource::Large { caller: Box::new(caller.clone()), node, handle },
+        })
     }
 
     /// Opens the file at a path, following links; also returns its attributes.

@@ -9,6 +9,7 @@ fn set(durability: Durability, content: Bytes) -> QueuedSet {
         protocol: Protocol::Http,
         origin_id: None,
         provenance: None,
+        request: None,
         announcement: EventAnnouncement::Files,
         message: String::new(),
         durability,

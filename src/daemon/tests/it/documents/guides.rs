@@ -139,6 +139,25 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
         ("docs/proxies.md", &["nginx", "caddy", "nginx prefix", "caddy prefix"]),
         ("docs/install.md", &["package", "tarball", "cargo"]),
         (
+            "docs/mcp-clients.md",
+            &[
+                "mcp-claude-code",
+                "mcp-claude-code-remote",
+                "mcp-claude-desktop",
+                "mcp-claude-desktop-remote",
+                "mcp-cursor",
+                "mcp-cursor-remote",
+                "mcp-vscode",
+                "mcp-vscode-remote",
+                "mcp-codex",
+                "mcp-codex-remote",
+                "mcp-zed",
+                "mcp-zed-remote",
+                "mcp-opencode",
+                "mcp-opencode-remote",
+            ],
+        ),
+        (
             "docs/working-together.md",
             &[
                 "merge",

@@ -6,6 +6,7 @@
 mod canvas;
 mod drafts;
 mod guides;
+mod mcp_clients;
 mod memory;
 mod proxies;
 mod readme;

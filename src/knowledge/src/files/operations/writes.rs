@@ -155,6 +155,7 @@ fn newline() -> String {
 
 impl Operation for AppendToFile {
     const NAME: &'static str = "append";
+    const LIMITED: bool = false;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];

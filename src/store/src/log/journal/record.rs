@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{
-    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, Seq, Timestamp, TreePath,
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, RequestMark, Seq, Timestamp, TreePath,
 };
 
 use super::super::{DiffBase, LogEntry, LogRecord, RecordKind, rows, spool};
@@ -65,6 +65,12 @@ struct BatchTrailer {
     replacements: Vec<LargeReplacement>,
 }
 
+/// Follows the first trailer, if a set has a request: positions and stored forms of requests.
+#[derive(Serialize, Deserialize, Default)]
+struct RequestTrailer {
+    requests: Vec<(u64, [u8; 32])>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct LargeReplacement {
     seq: u64,
@@ -76,8 +82,11 @@ struct LargeReplacement {
 /// Encodes records and the position that they follow, after `zeros` zero bytes.
 pub(super) fn encode(after: Seq, records: &[LogRecord], zeros: usize) -> Result<Vec<u8>, StoreError> {
     let batch = JournalBatch { after: after.0, sets: records.iter().map(set_of).collect() };
+    let requests = records.iter().filter_map(|record| Some((record.seq.0, record.request?.to_bytes()))).collect();
+    let requests = RequestTrailer { requests };
     postcard::to_extend(&batch, vec![0; zeros])
         .and_then(|bytes| postcard::to_extend(&trailer_of(records), bytes))
+        .and_then(|bytes| if requests.requests.is_empty() { Ok(bytes) } else { postcard::to_extend(&requests, bytes) })
         .map_err(|error| StoreError::Damaged(format!("a batch cannot be encoded: {error}")))
 }
 
@@ -130,8 +139,8 @@ fn change_of(entry: &LogEntry) -> JournalChange<'_> {
 pub(super) fn read(bytes: &[u8], spooled: SpooledContent<'_>) -> Result<(Seq, Vec<LogRecord>), StoreError> {
     let decode_error = |error: postcard::Error| damaged(&error.to_string());
     let (batch, rest): (JournalBatch<'_>, _) = postcard::take_from_bytes(bytes).map_err(decode_error)?;
-    let trailer =
-        if rest.is_empty() { BatchTrailer::default() } else { postcard::from_bytes(rest).map_err(decode_error)? };
+    let (trailer, rest): (BatchTrailer, _) = take_if_present(rest).map_err(decode_error)?;
+    let (RequestTrailer { requests }, _) = take_if_present(rest).map_err(decode_error)?;
     let mut records = batch.sets.into_iter().map(|set| record_of(set, spooled)).collect::<Result<Vec<_>, _>>()?;
     for LargeReplacement { seq, ordinal, large } in trailer.replacements {
         let record = records.iter_mut().find(|record| record.seq.0 == seq);
@@ -139,7 +148,17 @@ pub(super) fn read(bytes: &[u8], spooled: SpooledContent<'_>) -> Result<(Seq, Ve
         entry.ok_or_else(|| damaged("the trailer refers to a missing change"))?.replaces_large =
             Some(rows::large(large));
     }
+    for (seq, request) in requests {
+        let record = records.iter_mut().find(|record| record.seq.0 == seq);
+        record.ok_or_else(|| damaged("the trailer refers to a missing set"))?.request =
+            RequestMark::from_bytes(&request);
+    }
     Ok((Seq(batch.after), records))
+}
+
+/// Decodes a trailer, which batches of earlier versions do not have.
+fn take_if_present<'b, T: Deserialize<'b> + Default>(bytes: &'b [u8]) -> postcard::Result<(T, &'b [u8])> {
+    if bytes.is_empty() { Ok((T::default(), bytes)) } else { postcard::take_from_bytes(bytes) }
 }
 
 fn record_of(set: JournalSet<'_>, spooled: SpooledContent<'_>) -> Result<LogRecord, StoreError> {
@@ -173,6 +192,7 @@ fn record_of(set: JournalSet<'_>, spooled: SpooledContent<'_>) -> Result<LogReco
         kind: RecordKind::from_number(set.role).ok_or_else(|| damaged("unknown role"))?,
         diff_base: DiffBase::from_number(set.against).ok_or_else(|| damaged("unknown diff base"))?,
         commit: set.commit.map(CommitId::from_bytes),
+        request: None,
         moves: set.moves.iter().map(|(from, to)| Ok((path(from)?, path(to)?))).collect::<Result<_, StoreError>>()?,
         entries: entries.collect::<Result<_, StoreError>>()?,
     })

@@ -328,6 +328,7 @@ fn a_batch_of_a_program_that_knew_of_no_large_files_is_read() {
             .into_iter()
             .map(|entry| LogEntry { replaces_large: None, ..entry })
             .collect(),
+        request: None,
         ..record(1, "a.md", b"one")
     }];
     let now = record::encode(Seq(0), &records, 0).unwrap();

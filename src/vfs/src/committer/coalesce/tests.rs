@@ -30,6 +30,7 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> LogRecord {
         kind: RecordKind::Uncommitted,
         diff_base: DiffBase::Parent,
         commit: None,
+        request: None,
         moves: Vec::new(),
         entries: paths.iter().map(entry).collect(),
     }
