@@ -29,7 +29,7 @@ const TOOLS: &[(&str, &str)] = &[
     ),
     (
         "write",
-        "Create a page or replace all of it\n\nTo change a part, use a tool for edits or svc_append: they cannot lose text. When you replace \
+        "Create a page or replace all of it\n\nTo change a part, use svc_edit or svc_append: they cannot lose text. When you replace \
          a page, send the etag that you read as `if_match`. Answers path and etag of the stored text, which may be formatted.",
     ),
     (

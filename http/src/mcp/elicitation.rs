@@ -23,10 +23,10 @@ use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::{Space, random_bytes};
 use svcfs_work::Lane;
 
-use super::http_request::McpHttpRequest;
-use super::tools::ToolEntry;
 use super::McpHandler;
+use super::http_request::McpHttpRequest;
 use super::tool_calls::wants_raw_output;
+use super::tools::ToolEntry;
 
 /// Pages with more backlinks are deleted only after a confirmation.
 const MAX_BACKLINKS: usize = 10;

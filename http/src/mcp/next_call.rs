@@ -110,7 +110,10 @@ impl<'t> SentCall<'t> {
         let token = fault.detail().get(CONFIRM).filter(|_| elicitation::may_ask(self.name()));
         if let Some(token) = token {
             // It changes what the refused call would have changed; the message says what that is.
-            return self.same(|arguments| drop(arguments.insert(CONFIRM.to_owned(), token.clone()))).into_iter().collect();
+            return self
+                .same(|arguments| drop(arguments.insert(CONFIRM.to_owned(), token.clone())))
+                .into_iter()
+                .collect();
         }
         let mut calls = match fault.kind() {
             Kind::NotFound | Kind::Stale => self.after_missing(fault),

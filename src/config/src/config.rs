@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 use crate::sections::{
     agents::AgentsConfig, assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig,
     claims::ClaimsConfig, dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig,
-    links::LinksConfig, lint::LintConfig, mcp::McpConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config,
-    protocols::WebDav, publish::PublishConfig, render::RenderConfig, schema::SchemaConfig, search::SearchConfig,
-    server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
-    webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
+    links::LinksConfig, lint::LintConfig, mcp::McpConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig,
+    protocols::S3Config, protocols::WebDav, publish::PublishConfig, render::RenderConfig, schema::SchemaConfig,
+    search::SearchConfig, server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig,
+    versioning::VersioningConfig, webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 

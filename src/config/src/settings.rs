@@ -9,7 +9,6 @@ use crate::WebhookSettings;
 use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
-use crate::sections::tracing::TracingConfig;
 use crate::sections::{
     agents::AgentLimits,
     agents::AgentsConfig,

@@ -80,6 +80,7 @@ impl Operation for CitePaper {
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const TOOL: bool = true;
+    const OPEN_WORLD: bool = true;
     const LANE: Lane = Lane::Slow;
     type Output = CitationPage;
     fn run(self, cx: &OperationContext<'_>) -> Result<CitationPage, Fault> {

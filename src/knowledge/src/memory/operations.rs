@@ -240,6 +240,7 @@ const ERASED: &str = "the page is deleted, but the history still has its text: e
 
 impl Operation for ForgetMemory {
     const NAME: &'static str = "forget";
+    const DESTRUCTIVE: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const TOOL: bool = true;
