@@ -2,8 +2,8 @@
 //! question (multi round-trip requests of version 2026-07-28), others a token with which the same
 //! call succeeds.
 //!
-//! Invariant: a confirmation is for one call (tool, arguments, caller, space) on one state of the
-//! tree, for ten minutes. REST and the command line ask nothing.
+//! Invariant: a confirmation is for one call (tool, arguments, caller, space) with one effect, for
+//! ten minutes: it is refused when the call would do something else now. REST and the command line ask nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -17,6 +17,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::RequestNotes;
@@ -66,21 +67,28 @@ impl ConfirmationKey {
         Ok(self.0.get_or_init(|| codec))
     }
 
-    /// A token for a call on the state of the tree at `position`.
-    fn seal(&self, call: &str, position: u64) -> Result<String, Fault> {
+    /// A token for a call with this effect.
+    fn seal(&self, call: &str, state: &str) -> Result<String, Fault> {
         let options = SealOptions::new().associated_data(call.as_bytes()).ttl(VALIDITY);
-        Ok(self.codec()?.seal_with(position.to_string().as_bytes(), &options))
+        Ok(self.codec()?.seal_with(&Sha256::digest(state), &options))
     }
 
     /// Checks a token. Errors: why it does not confirm this call.
-    fn check(&self, token: &str, call: &str, position: u64) -> Result<Result<(), &'static str>, Fault> {
+    fn check(&self, token: &str, call: &str, state: &str) -> Result<Result<(), &'static str>, Fault> {
         Ok(match self.codec()?.open_with(token, call.as_bytes()) {
-            Ok(sealed) if sealed == position.to_string().as_bytes() => Ok(()),
-            Ok(_) => Err("the knowledge base has changed since it was given"),
+            Ok(sealed) if sealed == Sha256::digest(state).as_slice() => Ok(()),
+            Ok(_) => Err("the knowledge base has changed since, and the call would do something else"),
             Err(RequestStateError::Expired) => Err("it has expired"),
             Err(_) => Err("it is of another call, or of another run of the server"),
         })
     }
+}
+
+/// What a call would do, which its user should know.
+struct Risk {
+    reason: String,
+    /// All that it would do: a confirmation is for this, and other changes do not matter to it.
+    state: String,
 }
 
 /// A call in its canonical form: what a confirmation is bound to.
@@ -161,14 +169,15 @@ impl McpHandler {
         }
         let token = arguments.remove(CONFIRM);
         let call = canonical_call(tool.entry.name, &arguments, &identity, &space.name);
-        let position = space.vfs.last_seq().0;
-        let confirmation = Confirmation { handler: self, tool, call, position };
         if tool.entry.name == "draft_merge" {
+            let state = space.vfs.last_seq().to_string();
+            let confirmation = Confirmation { handler: self, tool, call, state };
             return confirmation.merge(arguments, &request, (context, notes)).await;
         }
-        let Some(reason) = self.risk(tool, &arguments, (identity, space)).await? else {
+        let Some(Risk { reason, state }) = self.risk(tool, &arguments, (identity, space)).await? else {
             return self.call_long(tool, arguments, (context, notes)).await;
         };
+        let confirmation = Confirmation { handler: self, tool, call, state };
         match confirmation.check(token.as_ref(), &request)? {
             Outcome::Confirmed => self.call_long(tool, arguments, (context, notes)).await,
             Outcome::Refused => Ok(refused(tool)),
@@ -176,21 +185,28 @@ impl McpHandler {
         }
     }
 
-    /// Why a call needs a confirmation; none if it does not.
+    /// Why a call needs a confirmation, and of what; none if it does not.
     async fn risk(
         &self,
         tool: &ToolEntry,
         arguments: &Map<String, Value>,
         (identity, space): (CallerIdentity, Arc<Space>),
-    ) -> Result<Option<String>, Fault> {
+    ) -> Result<Option<Risk>, Fault> {
         if tool.entry.name == "delete" {
+            if arguments.get("dry_run") == Some(&Value::Bool(true)) {
+                return Ok(None);
+            }
             let path = arguments.get("path").and_then(Value::as_str).and_then(|path| TreePath::parse(path).ok());
             let Some(path) = path else { return Ok(None) };
             let count = move || {
                 let pages = space.index.linking_pages(&path)?;
-                let visible = pages.iter().filter(|page| identity.permissions.covers(page)).count();
-                Ok((visible > MAX_BACKLINKS)
-                    .then(|| format!("{visible} pages link to `{path}`; deleting it breaks their links")))
+                let visible: Vec<&str> =
+                    pages.iter().filter(|page| identity.permissions.covers(page)).map(TreePath::as_str).collect();
+                let count = visible.len();
+                Ok((count > MAX_BACKLINKS).then(|| Risk {
+                    reason: format!("{count} pages link to `{path}`; deleting it breaks their links"),
+                    state: visible.join("\n"),
+                }))
             };
             return self.app.blocking(Lane::Quick, count).await;
         }
@@ -213,7 +229,8 @@ impl McpHandler {
         }
         let conflicts = if conflicts == 0 { String::new() } else { format!("; {conflicts} changes conflict and stay") };
         let pages = if paths.len() == 1 { "page" } else { "pages" };
-        Ok(Some(format!("this undoes changes of {} {pages}: {}{conflicts}", paths.len(), named(&paths))))
+        let reason = format!("this undoes changes of {} {pages}: {}{conflicts}", paths.len(), named(&paths));
+        Ok(Some(Risk { reason, state: json!([plan["undone"], plan["conflicts"]]).to_string() }))
     }
 }
 
@@ -238,13 +255,13 @@ struct Confirmation<'c> {
     handler: &'c McpHandler,
     tool: &'c ToolEntry,
     call: String,
-    position: u64,
+    state: String,
 }
 
 impl Confirmation<'_> {
     /// Checks the token of a model, or the answer of a user.
     fn check(&self, token: Option<&Value>, request: &CallToolRequestParams) -> Result<Outcome, Fault> {
-        let check = |token: &str| self.handler.confirmations.check(token, &self.call, self.position);
+        let check = |token: &str| self.handler.confirmations.check(token, &self.call, &self.state);
         if let Some(token) = token {
             let token = token.as_str().ok_or_else(|| Fault::invalid(CONFIRM, "must be a text"))?;
             return Ok(check(token)?.map_or_else(|note| Outcome::Missing(Some(note)), |()| Outcome::Confirmed));
@@ -266,7 +283,7 @@ impl Confirmation<'_> {
         note: Option<&'static str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Fault> {
-        let token = self.handler.confirmations.seal(&self.call, self.position)?;
+        let token = self.handler.confirmations.seal(&self.call, &self.state)?;
         let note = note.map_or_else(String::new, |note| format!(" The earlier confirmation does not count: {note}."));
         if can_ask_user(context) {
             let question = BooleanSchema::new().title("Do it").with_default(false);
@@ -279,7 +296,7 @@ impl Confirmation<'_> {
         }
         let message = format!(
             "not done: {reason}.{note} To do it all the same, send the same call with `{CONFIRM}: \"{token}\"` within 10 \
-             minutes; a change of the knowledge base in between makes the token invalid"
+             minutes; the token is invalid if the call would do something else by then"
         );
         Err(Fault::new(Kind::Conflict, message).with_detail(CONFIRM, token))
     }
@@ -292,7 +309,7 @@ impl Confirmation<'_> {
         (context, notes): (&RequestContext<RoleServer>, &RequestNotes),
     ) -> Result<CallToolResponse, Fault> {
         if let Some(state) = &request.request_state
-            && self.handler.confirmations.check(state, &self.call, self.position)?.is_ok()
+            && self.handler.confirmations.check(state, &self.call, &self.state)?.is_ok()
         {
             match UserAnswer::of(request) {
                 UserAnswer::Refused => return Ok(refused(self.tool)),
@@ -337,7 +354,7 @@ impl Confirmation<'_> {
             "The tree and the draft changed the same in {}. Which side wins in each page? Nothing is merged yet.",
             named(&paths)
         );
-        let token = self.handler.confirmations.seal(&self.call, self.position)?;
+        let token = self.handler.confirmations.seal(&self.call, &self.state)?;
         Ok(question_result(message, schema, token))
     }
 }
@@ -369,13 +386,13 @@ mod tests {
         let local = CallerIdentity::UNRESTRICTED;
         let named = CallerIdentity { actor: Some(svcfs_base::Actor::new("eve")), ..local.clone() };
         let confirmed = call(json!({ "path": "a.md", "actor": "x" }), &local);
-        let token = key.seal(&confirmed, 7).unwrap();
+        let token = key.seal(&confirmed, "7").unwrap();
         let check =
-            |key: &ConfirmationKey, token: &str, call: &str, position| key.check(token, call, position).unwrap();
-        assert_eq!(check(&key, &token, &confirmed, 7), Ok(()));
+            |key: &ConfirmationKey, token: &str, call: &str, state: &str| key.check(token, call, state).unwrap();
+        assert_eq!(check(&key, &token, &confirmed, "7"), Ok(()));
         // The order of arguments does not matter.
-        assert_eq!(check(&key, &token, &call(json!({ "actor": "x", "path": "a.md" }), &local), 7), Ok(()));
-        assert!(check(&key, &token, &confirmed, 8).unwrap_err().contains("changed"));
+        assert_eq!(check(&key, &token, &call(json!({ "actor": "x", "path": "a.md" }), &local), "7"), Ok(()));
+        assert!(check(&key, &token, &confirmed, "8").unwrap_err().contains("changed"));
         for other in [
             call(json!({ "path": "b.md", "actor": "x" }), &local),
             call(json!({ "path": "a.md" }), &local),
@@ -383,11 +400,11 @@ mod tests {
             canonical_call("undo", json!({ "path": "a.md", "actor": "x" }).as_object().unwrap(), &local, "default"),
             canonical_call("delete", json!({ "path": "a.md", "actor": "x" }).as_object().unwrap(), &local, "other"),
         ] {
-            assert!(check(&key, &token, &other, 7).is_err(), "{other}");
+            assert!(check(&key, &token, &other, "7").is_err(), "{other}");
         }
-        assert!(check(&other_key, &token, &confirmed, 7).is_err());
+        assert!(check(&other_key, &token, &confirmed, "7").is_err());
         for forged in ["", "x", "rs1.AAAA.BBBB", &token[..token.len() - 2]] {
-            assert!(check(&key, forged, &confirmed, 7).is_err(), "{forged}");
+            assert!(check(&key, forged, &confirmed, "7").is_err(), "{forged}");
         }
     }
 }

@@ -363,7 +363,7 @@ async fn a_connection_over_stdio_subscribes_to_resources_of_2025() {
 #[tokio::test(flavor = "multi_thread")]
 async fn far_reaching_calls_are_confirmed_by_token_or_by_the_user() {
     let protocol = Listening::on(TestServer::new()).await;
-    for n in 0..11 {
+    for n in 0..12 {
         protocol.server.put(&format!("links/{n}.md"), "See [[hub]].\n").await;
     }
     protocol.server.put("hub.md", "# Hub\n").await;
@@ -372,7 +372,7 @@ async fn far_reaching_calls_are_confirmed_by_token_or_by_the_user() {
     // Without many links there is no question.
     assert_eq!(call(&protocol, "svc_delete", json!({ "path": "leaf.md" })).await["isError"], false);
     let asked = call(&protocol, "svc_delete", json!({ "path": "hub.md" })).await;
-    assert!(text(&asked).starts_with("not done: 11 pages link to `hub.md`"), "{asked}");
+    assert!(text(&asked).starts_with("not done: 12 pages link to `hub.md`"), "{asked}");
     let token = |answer: &Value| {
         let detail = text(answer).rsplit('\n').next().unwrap().to_owned();
         serde_json::from_str::<Value>(&detail).unwrap()["confirm"].clone()
@@ -380,10 +380,11 @@ async fn far_reaching_calls_are_confirmed_by_token_or_by_the_user() {
     let first = token(&asked);
     for (arguments, is_done) in [
         (json!({ "path": "links/0.md", "confirm": first }), true),
-        // The tree has changed.
+        // It would break other links now.
         (json!({ "path": "hub.md", "confirm": first }), false),
         (json!({ "path": "hub.md", "confirm": "forged" }), false),
     ] {
+        call(&protocol, "svc_search", json!({ "query": "hub" })).await;
         let answer = call(&protocol, "svc_delete", arguments).await;
         assert_eq!(answer["isError"], !is_done, "{answer}");
     }
@@ -422,6 +423,8 @@ async fn far_reaching_calls_are_confirmed_by_token_or_by_the_user() {
     assert!(text(&asked).contains("this undoes changes of 1 page: `links/3.md`"), "{asked}");
     let mut confirmed = since;
     confirmed["confirm"] = token(&asked);
+    // Others write all day: that is no reason to ask again.
+    protocol.server.put("unrelated.md", "# Unrelated\n").await;
     assert_eq!(call(&protocol, "svc_undo", confirmed).await["isError"], false);
     // The command line is not asked.
     let raw = json!({ "name": "svc_undo", "arguments": { "since": "1h", "dry_run": false }, "_meta": { "svcfs/structure": true } });

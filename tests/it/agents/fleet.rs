@@ -92,7 +92,10 @@ impl FleetAgent {
         while Instant::now() < end {
             let started = Instant::now();
             match self.random.below(20) {
-                0..14 => drop(self.read(&format!("pages/{}.md", self.random.below(PAGES)))),
+                0..14 => {
+                    let page = self.random.below(PAGES);
+                    self.read(&format!("pages/{page}.md"));
+                }
                 14..17 => self.edit(),
                 17 => self.work_on_task(),
                 _ => {

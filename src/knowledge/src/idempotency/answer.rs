@@ -71,7 +71,7 @@ pub(super) fn serialize<T: RepeatableAnswer>(
 pub(super) fn parse<T: RepeatableAnswer>(text: &str) -> Result<(T, ResponseMeta), Fault> {
     let StoredForm { answer, notes, total, is_truncated, draft } =
         serde_json::from_str(text).map_err(Fault::internal)?;
-    let meta = ResponseMeta { notes, total, is_truncated, draft: draft.map(DraftId), is_replayed: true };
+    let meta = ResponseMeta { notes, total, is_truncated, draft: draft.map(DraftId), is_replayed: true, as_of: None };
     Ok((T::from_parts(answer), meta))
 }
 
