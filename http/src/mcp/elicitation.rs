@@ -3,7 +3,8 @@
 //! call succeeds.
 //!
 //! Invariant: a confirmation is for one call (tool, arguments, caller, space) with one effect, for
-//! ten minutes: it is refused when the call would do something else now. REST and the command line ask nothing.
+//! ten minutes: it is refused when the call would do something else now. REST and the command line
+//! ask nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
