@@ -175,31 +175,9 @@ async fn shared_work(protocol: &Listening) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Shows: HTTP-11
-/// Calls a tool; a call that must be confirmed is repeated with the token of its answer.
-async fn call_confirmed(protocol: &Listening, name: &str, mut arguments: Value) -> Value {
-    let answer = call(protocol, name, arguments.clone()).await;
-    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-    let detail = text.rsplit('\n').next().and_then(|line| serde_json::from_str::<Value>(line).ok());
-    let Some(token) = detail.as_ref().and_then(|detail| detail.get("confirm")) else { return answer };
-    arguments["confirm"] = token.clone();
-    call(protocol, name, arguments).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_tool_answers_as_its_schema_says() {
-    // No registry is asked for papers.
-    let server = TestServer::of(svcfs_knowledge::CATALOGUE, "memory.doi_url = \"\"");
-    let protocol = Listening::on(server).await;
-    let versions = tree(&protocol).await;
-    let a = json!({ "path": "notes/a.md" });
-    let view = json!({ "name": "v", "query": "TABLE status", "columns": [{ "property": "status" }],
-        "filters": [{ "field": "priority", "operator": ">", "value": 1 }], "sort": [{ "field": "status" }] });
-    let mut asked = vec![
-        ("svc_tree", json!({})),
-        ("svc_tree", json!({ "depth": 9, "details": true })),
-        ("svc_read", a.clone()),
-        ("svc_read", json!({ "path": "notes/a.md", "metadata_only": true })),
+/// Calls that change pages and memories.
+fn page_changes() -> Vec<(&'static str, Value)> {
+    vec![
         ("svc_bulk_write", json!({ "files": [{ "path": "c.md", "content": "# C\n" }] })),
         ("svc_append", json!({ "path": "c.md", "content": "more\n" })),
         ("svc_edit", json!({ "path": "c.md", "edits": [{ "old": "more", "new": "less" }] })),
@@ -213,6 +191,43 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_delete", json!({ "path": "notes/a.md", "dry_run": true })),
         ("svc_rename", json!({ "from": "c.md", "to": "d.md" })),
         ("svc_delete", json!({ "path": "d.md" })),
+        (
+            "svc_remember",
+            json!({ "content": "The tide is high.", "episode_id": "e1", "supersedes": ["episodes/e.md"] }),
+        ),
+        ("svc_remember", json!({ "content": "The tide is high.", "episode_id": "e1" })),
+        ("svc_forget", json!({ "path": "episodes/e.md", "reason": "old" })),
+        ("svc_forget", json!({ "path": "episodes/e.md", "erase": true })),
+        ("svc_cite", json!({ "doi": "10.1000/182", "title": "On Things", "authors": ["Ann Lee"], "year": 2020 })),
+    ]
+}
+
+/// Calls a tool; a call that must be confirmed is repeated with the token of its answer.
+async fn call_confirmed(protocol: &Listening, name: &str, mut arguments: Value) -> Value {
+    let answer = call(protocol, name, arguments.clone()).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    let detail = text.rsplit('\n').next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(token) = detail.as_ref().and_then(|detail| detail.get("confirm")) else { return answer };
+    arguments["confirm"] = token.clone();
+    call(protocol, name, arguments).await
+}
+
+/// Shows: HTTP-11
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tool_answers_as_its_schema_says() {
+    // No registry is asked for papers.
+    let server = TestServer::of(svcfs_knowledge::CATALOGUE, "memory.doi_url = \"\"");
+    let protocol = Listening::on(server).await;
+    let versions = tree(&protocol).await;
+    let a = json!({ "path": "notes/a.md" });
+    let view = json!({ "name": "v", "query": "TABLE status", "columns": [{ "property": "status" }],
+        "filters": [{ "field": "priority", "operator": ">", "value": 1 }], "sort": [{ "field": "status" }] });
+    let mut asked = page_changes();
+    asked.extend([
+        ("svc_tree", json!({})),
+        ("svc_tree", json!({ "depth": 9, "details": true })),
+        ("svc_read", a.clone()),
+        ("svc_read", json!({ "path": "notes/a.md", "metadata_only": true })),
         ("svc_section", json!({ "path": "notes/a.md", "heading": "B" })),
         ("svc_tool_search", json!({ "query": "versions" })),
         ("svc_lint", json!({ "content": "# A\n\n### C\n\n# A\n" })),
@@ -237,21 +252,13 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_view_refresh", json!({})),
         ("svc_graph_path", json!({ "from": "index.md", "to": "notes/a.md" })),
         ("svc_memory_report", json!({ "episodes_prefix": "episodes" })),
-        (
-            "svc_remember",
-            json!({ "content": "The tide is high.", "episode_id": "e1", "supersedes": ["episodes/e.md"] }),
-        ),
-        ("svc_remember", json!({ "content": "The tide is high.", "episode_id": "e1" })),
-        ("svc_forget", json!({ "path": "episodes/e.md", "reason": "old" })),
-        ("svc_forget", json!({ "path": "episodes/e.md", "erase": true })),
-        ("svc_cite", json!({ "doi": "10.1000/182", "title": "On Things", "authors": ["Ann Lee"], "year": 2020 })),
         ("svc_timeline", json!({ "type": "write" })),
         ("svc_canvas_write", json!({ "path": "c.canvas", "content": "{\"nodes\":[],\"edges\":[]}" })),
         ("svc_canvas_read", json!({ "path": "c.canvas" })),
         ("svc_canvas_list", json!({})),
         ("svc_undo", json!({ "since": "1h", "path_prefix": "notes" })),
         ("svc_undo", json!({ "commits": [versions["new"]], "dry_run": false })),
-    ];
+    ]);
     asked.extend(shared_work(&protocol).await);
     asked.extend(
         ["svc_peek", "svc_versions", "svc_backlinks", "svc_graph_walk", "svc_health_check"]

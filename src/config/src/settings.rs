@@ -11,7 +11,6 @@ use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     agents::AgentLimits,
-    agents::AgentsConfig,
     assets::AssetsConfig,
     assets::AssetsSettings,
     audit::AuditConfig,
@@ -23,6 +22,7 @@ use crate::sections::{
     dataview::DataviewConfig,
     dataview::DataviewSettings,
     drafts::DraftSettings,
+    drafts::DraftsConfig,
     files::FilesConfig,
     janitor::JanitorConfig,
     janitor::JanitorSettings,
@@ -175,7 +175,7 @@ impl Settings {
             backup,
             links,
             claims,
-            agents: AgentsConfig { limits: agent_limits },
+            agents,
             workflow,
             render,
             publish,
@@ -192,14 +192,12 @@ impl Settings {
             spaces: listed,
             origin: ConfigOrigin { path, lines, problems },
         } = config;
-        let mut check = SettingsCheck { lines, problems };
+        let mut check = SettingsCheck::of((lines, problems), (&versioning, &assets, &files));
 
-        check.check_combinations(&versioning, &assets, &files);
-        let (spaces, workflow) = (check.spaces(listed), check.workflow(&workflow));
+        let (spaces, workflow, search) = (check.spaces(listed), check.workflow(&workflow), check.search(search));
         let backup = check.backup(backup, &mut overrides, &versioning);
         let (dataview, memory, janitor, audit, log) = check.upkeep(dataview, memory, janitor, (&audit, tracing));
-        let (search, drafts) = (check.search(search), check.value("drafts.auto_discard", drafts.resolve()));
-        let auth = check.auth(override_auth(auth, &mut overrides));
+        let (drafts, auth) = (check.drafts(drafts), check.auth(override_auth(auth, &mut overrides)));
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
         let (net, webhooks) = check.requests(net, webhooks, webhook_entries);
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
@@ -222,7 +220,7 @@ impl Settings {
                 backup: backup?,
                 links,
                 claims,
-                agent_limits,
+                agent_limits: agents.limits,
                 workflow,
                 render,
                 publish,
@@ -272,6 +270,15 @@ struct SettingsCheck {
 }
 
 impl SettingsCheck {
+    fn of(
+        (lines, problems): (BTreeMap<String, usize>, Vec<ConfigProblem>),
+        (versioning, assets, files): (&VersioningConfig, &AssetsConfig, &FilesConfig),
+    ) -> Self {
+        let mut check = Self { lines, problems };
+        check.check_combinations(versioning, assets, files);
+        check
+    }
+
     /// The settings, unless a value is invalid.
     fn finish(mut self, settings: Option<Settings>, path: Option<PathBuf>) -> Result<Settings, ConfigError> {
         self.problems.sort();
@@ -283,6 +290,10 @@ impl SettingsCheck {
     /// validated as a unit: after a rejected key, a second error would mislead.
     fn is_valid(&self, section: &str) -> bool {
         !self.problems.iter().any(|problem| problem.key.starts_with(section))
+    }
+
+    fn drafts(&mut self, drafts: DraftsConfig) -> Option<DraftSettings> {
+        self.value("drafts.auto_discard", drafts.resolve())
     }
 
     fn auth(&mut self, auth: AuthConfig) -> Option<AuthSettings> {
