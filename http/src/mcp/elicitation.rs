@@ -25,10 +25,10 @@ use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::{Space, random_bytes};
 use svcfs_work::Lane;
 
-use super::McpHandler;
 use super::http_request::McpHttpRequest;
 use super::tool_calls::wants_raw_output;
 use super::tools::ToolEntry;
+use super::{McpHandler, coerce};
 
 /// Pages with more backlinks are deleted only after a confirmation.
 const MAX_BACKLINKS: usize = 10;
@@ -194,7 +194,7 @@ impl McpHandler {
         (identity, space): (CallerIdentity, Arc<Space>),
     ) -> Result<Option<Risk>, Fault> {
         if tool.entry.name == "delete" {
-            if arguments.get("dry_run") == Some(&Value::Bool(true)) {
+            if dry_run(arguments) == Some(true) {
                 return Ok(None);
             }
             let path = arguments.get("path").and_then(Value::as_str).and_then(|path| TreePath::parse(path).ok());
@@ -211,7 +211,7 @@ impl McpHandler {
             };
             return self.app.blocking(Lane::Quick, count).await;
         }
-        if arguments.get("dry_run").is_none_or(|dry_run| *dry_run != Value::Bool(false)) {
+        if dry_run(arguments) != Some(false) {
             return Ok(None);
         }
         let mut trial = arguments.clone();
@@ -233,6 +233,13 @@ impl McpHandler {
         let reason = format!("this undoes changes of {} {pages}: {}{conflicts}", paths.len(), named(&paths));
         Ok(Some(Risk { reason, state: json!([plan["undone"], plan["conflicts"]]).to_string() }))
     }
+}
+
+/// The argument `dry_run`, converted as the call itself will convert it; none if it is absent.
+fn dry_run(arguments: &Map<String, Value>) -> Option<bool> {
+    let mut value = arguments.get("dry_run")?.clone();
+    coerce::coerce(&mut value, &json!({ "type": "boolean" }));
+    value.as_bool()
 }
 
 /// Paths as text, the first of many.
@@ -379,6 +386,22 @@ mod tests {
 
     fn call(arguments: Value, caller: &CallerIdentity) -> String {
         canonical_call("delete", arguments.as_object().unwrap(), caller, "default")
+    }
+
+    #[test]
+    fn dry_run_is_read_as_the_call_reads_it() {
+        for (sent, expected) in [
+            (json!(false), Some(false)),
+            (json!("false"), Some(false)),
+            (json!(" FALSE "), Some(false)),
+            (json!("true"), Some(true)),
+            (json!(null), None),
+            (json!("no"), None),
+        ] {
+            let arguments = json!({ "dry_run": sent });
+            assert_eq!(dry_run(arguments.as_object().unwrap()), expected, "{arguments}");
+        }
+        assert_eq!(dry_run(&Map::new()), None);
     }
 
     #[test]
