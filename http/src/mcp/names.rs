@@ -47,6 +47,10 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
 pub(super) fn meant_argument<'n>(name: &str, free: &[&'n str]) -> Option<&'n str> {
     let plain = |name: &str| name.replace(['-', '_', ' '], "").to_lowercase();
     let wrong = plain(name);
+    if wrong == "ifnonematch" {
+        // The opposite of `if_match`: with that name the page would be overwritten.
+        return None;
+    }
     let find = |wanted: &str| free.iter().copied().find(|candidate| *candidate == wanted);
     let same = || free.iter().copied().find(|candidate| plain(candidate) == wrong);
     let synonyms = || {
@@ -86,6 +90,7 @@ mod tests {
             ("max_results", &["limit", "offset"], Some("limit")),
             ("oldPath", &["from", "to"], Some("from")),
             ("zzz", &["path"], None),
+            ("if_none_match", &["if_match", "actor"], None),
             ("path", &[], None),
         ] {
             assert_eq!(meant_argument(name, free), meant, "{name}");

@@ -112,6 +112,7 @@ impl<'t> SentCall<'t> {
             // It changes what the refused call would have changed; the message says what that is.
             return self
                 .same(|arguments| drop(arguments.insert(CONFIRM.to_owned(), token.clone())))
+                .map(|call| call.to("Ask your user first. If there is none, be sure that this is what was asked for."))
                 .into_iter()
                 .collect();
         }

@@ -32,8 +32,8 @@ pub(super) fn repair(tool: &ToolEntry, arguments: &Map<String, Value>) -> Option
     let missing = |repaired: &Map<String, Value>| tool.missing_argument(repaired).map(str::to_owned);
     match (&unclear[..], missing(&repaired)) {
         ([], _) => {}
-        // The only unknown argument is the one that is missing.
-        ([value], Some(name)) => drop(repaired.insert(name, (*value).clone())),
+        // The only unknown argument is the one that is missing. What a tool writes is not guessed.
+        ([value], Some(name)) if tool.entry.is_read_only() => drop(repaired.insert(name, (*value).clone())),
         (_, _) if !tool.entry.is_read_only() => return None,
         (_, _) => {}
     }

@@ -77,6 +77,9 @@ impl McpHandler {
                 return answers::failure(&fault, tool_search::CALL, Some(next));
             }
         };
+        if tool_search::is_search(&name) {
+            return self.search_tools(&arguments, &context).await;
+        }
         let Some(tool) = self.tools.find(&name) else {
             return Err(self.unknown_tool(&name, &arguments, &context));
         };
@@ -167,7 +170,12 @@ impl McpHandler {
             Some(tool) => format!("did you mean `{}`?", tool.name()),
             None => format!("tools/list names them, and `{}` finds them", tool_search::SEARCH),
         };
-        let next = self.reachable(next_call::after_unknown_tool(nearest, name, arguments), context);
+        let (identity, selection) = (self.identity(context), self.selection(context));
+        let is_usable = |tool: &&ToolEntry| {
+            identity.as_ref().is_ok_and(|identity| may_use(tool, &identity.permissions, selection))
+        };
+        let next = next_call::after_unknown_tool(nearest.filter(is_usable), name, arguments);
+        let next = self.reachable(next, context);
         let message = format!("there is no tool `{}`; {hint}\n{next}", escape_unprintable(name));
         ErrorData::invalid_params(message, None)
     }

@@ -374,8 +374,9 @@ async fn far_reaching_calls_are_confirmed_by_token_or_by_the_user() {
     let asked = call(&protocol, "svc_delete", json!({ "path": "hub.md" })).await;
     assert!(text(&asked).starts_with("not done: 12 pages link to `hub.md`"), "{asked}");
     let token = |answer: &Value| {
-        let detail = text(answer).rsplit('\n').next().unwrap().to_owned();
-        serde_json::from_str::<Value>(&detail).unwrap()["confirm"].clone()
+        // The last line is the next call.
+        let detail = text(answer).lines().find(|line| line.starts_with('{')).unwrap();
+        serde_json::from_str::<Value>(detail).unwrap()["confirm"].clone()
     };
     let first = token(&asked);
     for (arguments, is_done) in [
