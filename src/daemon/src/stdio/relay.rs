@@ -62,6 +62,8 @@ impl AgentRelay {
                     session.lock().send(&line);
                     to_server.write_all(&line).await?;
                 }
+                let cancelled = session.lock().cancel_subscriptions();
+                to_server.write_all(&cancelled.concat()).await?;
                 to_server.shutdown().await
             };
             if let Err(error) = sent.await {

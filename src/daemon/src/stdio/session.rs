@@ -18,6 +18,9 @@ const MAX_RETRIES: u32 = 2;
 /// Maximum number of subscriptions that are repeated; a server has the same limit.
 const MAX_SUBSCRIPTIONS: usize = 256;
 
+/// The request that is answered with notifications until it is cancelled.
+const LISTEN: &str = "subscriptions/listen";
+
 /// JSON-RPC: failure of the server.
 const SERVER_ERROR: i32 = -32000;
 
@@ -97,6 +100,8 @@ struct PendingLine {
     line: Bytes,
     is_batch: bool,
     is_repeatable: bool,
+    /// Whether it is answered only when one side ends it.
+    is_endless: bool,
     /// Whether the process that has the root may have read it.
     is_sent: bool,
     retries: u32,
@@ -165,12 +170,14 @@ impl AgentSession {
             messages.iter().filter(|message| message.method.is_some() && message.id.is_some()).collect();
         if !requests.is_empty() {
             let is_repeatable = requests.iter().all(|message| is_repeatable(message));
+            let is_endless = requests.iter().all(|message| message.method.as_deref() == Some(LISTEN));
             let ids = requests.iter().filter_map(|message| message.id.clone()).collect();
             self.pending.push(PendingLine {
                 ids,
                 line: line.clone(),
                 is_batch,
                 is_repeatable,
+                is_endless,
                 is_sent: true,
                 retries: 0,
             });
@@ -217,6 +224,18 @@ impl AgentSession {
                 self.pending.remove(index);
             }
         }
+    }
+
+    /// Cancels the subscriptions of an agent that has closed its side; returns the lines for the
+    /// server.
+    pub fn cancel_subscriptions(&mut self) -> Vec<Bytes> {
+        let endless = self.pending.extract_if(.., |pending| pending.is_endless);
+        let cancel = |id: Value| {
+            let params = json!({ "requestId": id });
+            let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+            Bytes::from(format!("{message}\n"))
+        };
+        endless.flat_map(|pending| pending.ids).map(cancel).collect()
     }
 
     /// Whether requests are not answered.

@@ -184,3 +184,15 @@ fn subscriptions_are_repeated_after_the_handshake() {
     }
     assert!(session.receive(&line(&json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated" }))));
 }
+
+#[test]
+fn subscriptions_are_cancelled_when_the_agent_closes_its_side() {
+    let (mut session, ..) = session();
+    session.send(&line(&json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {} })));
+    session.send(&call(2, "svc_read"));
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+    assert_eq!(session.cancel_subscriptions(), [line(&cancel)]);
+    assert!(session.has_pending(), "the other request is awaited");
+    assert!(session.receive(&reply(2)));
+    assert!(!session.has_pending() && session.cancel_subscriptions().is_empty());
+}
