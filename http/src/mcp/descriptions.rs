@@ -18,6 +18,12 @@ pub(super) fn of_argument(operation: &str, argument: &str) -> Option<&'static st
 
 const TOOLS: &[(&str, &str)] = &[
     (
+        "remember",
+        "Remember something that happened or was learned\n\nUse it for what a later conversation needs; for pages that people read use \
+         svc_write. Search first: memories that no longer hold go into `supersedes`. Answers path, etag, and in `similar` memories that \
+         probably say the same.",
+    ),
+    (
         "tree",
         "List folders and files\n\nUse it to see how a folder is organised; to find a page by its content use svc_search. Answers an \
          indented list with sizes, down to `depth`. Hidden files are left out.",
@@ -40,6 +46,11 @@ const TOOLS: &[(&str, &str)] = &[
         "bulk_write",
         "Write several files in one commit, all or none\n\nUse it for changes that belong together; for one page use svc_write. If one file \
          is refused, none changes. Answers path and etag of each.",
+    ),
+    (
+        "edit",
+        "Change parts of a page: replace exact texts, or change sections\n\nUse it instead of svc_write when most of the page stays. An edit \
+         is `{old, new}`, where `old` occurs exactly once, or `{heading, mode, text}`. All are made, in order, or none.",
     ),
     (
         "append",
@@ -335,7 +346,6 @@ const ARGUMENTS: &[(&str, &str, &str)] = &[
     ("read", "if_not_etag", "Answer `not modified` if the file still has this etag"),
     ("write", "path", "Path such as `notes/today.md`; missing folders are created"),
     ("write", "content", "All of the new text: markdown, with YAML frontmatter if you like"),
-    ("write", "symlink", "Create a symbolic link to `content`, a path relative to its folder"),
     ("write", "exact", "Do not format the page"),
     (
         "write",
@@ -345,22 +355,31 @@ const ARGUMENTS: &[(&str, &str, &str)] = &[
     ("append", "content", "The text to add"),
     ("append", "separator", "Text between the old and the added text"),
     ("append", "on_conflict", "If the page changed since `if_match`: `fail`, or `merge` both changes"),
-    ("bulk_write", "actor", "Your name: author of the change; default `mcp-agent`"),
-    ("canvas_write", "actor", "Your name: author of the change; default `mcp-agent`"),
+    ("bulk_write", "actor", "Your name: author of the change"),
+    ("canvas_write", "actor", "Your name: author of the change"),
     ("canvas_write", "content", "The JSON document as a text: `{\"nodes\": […], \"edges\": […]}`"),
     ("draft_create", "actor", "Your name: owner of the draft"),
+    ("write", "dry_run", "Show what would change, and change nothing"),
+    ("edit", "dry_run", "Show what would change, and change nothing"),
+    ("delete", "dry_run", "Show what would change, and change nothing"),
+    ("rename", "dry_run", "Show what would change, and change nothing"),
+    ("edit", "edits", "The edits, in order"),
+    ("remember", "scope", "What it belongs to, such as a project"),
+    ("remember", "episode_id", "Your id of the episode, such as `run-249`"),
+    ("remember", "valid_until", "Until when it is true"),
+    ("remember", "confidence", "How sure it is"),
     ("rename", "replacing", "Replace the file at `to` if it has this etag, or any (`*`)"),
     ("rename", "update_links", "Rewrite links of other pages to it"),
     ("section", "heading", "Text of the heading, or a part of it; `Parent > Child` for one below another"),
     ("section", "index", "Number of the heading, from 0"),
     ("search", "query", "Words, such as `oauth \"refresh token\"`"),
     ("search", "modified_after", "Only pages changed after this time (RFC 3339)"),
-    ("search", "suggest_threshold", "If nothing is found, try similar words of at least this similarity, such as 0.7"),
+    ("search", "suggest_threshold", "If nothing is found, try words that are this similar, such as 0.7"),
     ("search", "as_of", "Search as of this time, date, commit, branch or tag; slow"),
     ("recall", "as_of", "Recall as of this time, date, commit, branch or tag; by words only"),
     ("recall", "budget_tokens", "Longest answer, in tokens"),
     ("recall", "legs", "What finds pages: `fts` (words), `vector` (meaning), `graph` (links)"),
-    ("recall", "min_trust", "Only pages of at least this trust, 0 to 1; without statements of its own a page has 0.5"),
+    ("recall", "min_trust", "Only pages of at least this trust; a page without statements has 0.5"),
     ("recall", "query", "Question or topic"),
     ("query", "query", "Such as `TABLE status, due FROM \"tasks/\" WHERE status != \"done\" SORT due`"),
     ("query", "dialect", "`dataview` for queries of Obsidian's plugin, unchanged"),

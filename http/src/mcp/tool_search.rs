@@ -65,9 +65,9 @@ pub(super) fn unwrap_call(name: String, mut arguments: JsonObject) -> Result<(St
 
 /// The search, as tools/list shows it; with the schema of its output where others have theirs.
 pub(super) fn search_tool(options: ToolOptions) -> Tool {
-    let description = "Find tools that are not in this list\n\nReturns names, descriptions and argument schemas of the \
-                       tools that fit the query best, or of one tool by its full name. Run a tool that your list does \
-                       not have with `svc_tool_call`.";
+    let description = "Find tools that are not in this list\n\nAnswers the tools that fit the query best, with the \
+                       schemas of their arguments, or one by its full name. Run a tool that your list does not have with \
+                       `svc_tool_call`.";
     let schema = json!({
         "type": "object",
         "properties": {

@@ -19,18 +19,26 @@ const REQUIRED_ACTOR: &str = "Your name, to which the claim belongs; required un
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
 const EXTRA_ARGUMENTS: [(&str, &str); 6] = [
-    (ACTOR, "Your name: author of the change; default `mcp-agent`"),
-    (PROVENANCE, "Source of the content as `type:id`, such as `run:249`"),
+    (ACTOR, "Your name: author of the change"),
+    (PROVENANCE, "Source of the content, such as `run:249`"),
     (FENCE, "`fence` of your claim on the page"),
-    (REQUEST_ID, "Any id of yours; a repeat with the same id is not done twice"),
+    (REQUEST_ID, "Your id of this call; a repeat is not done twice"),
     (PRECONDITION, "ETag you read; refused if the file changed since"),
     (CONFIRM, "Token of the answer that asked you to confirm this same call"),
 ];
 
 /// Arguments that are accepted and not shown: they are of use to other programs, or seldom.
 /// Operation (none: all) and argument.
-const HIDDEN_ARGUMENTS: [(&str, &str); 5] =
-    [("", "at_least"), ("rename", "as_mount"), ("search", "boost"), ("write", "force"), ("task_next", FENCE)];
+const HIDDEN_ARGUMENTS: [(&str, &str); 8] = [
+    ("", "at_least"),
+    ("rename", "as_mount"),
+    ("search", "boost"),
+    ("write", "force"),
+    ("write", "symlink"),
+    ("task_next", FENCE),
+    ("remember", FENCE),
+    ("remember", PROVENANCE),
+];
 
 /// The author.
 const ACTOR: &str = "actor";
@@ -262,6 +270,7 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
     let mut object = schema::publish(&schema, &generator.take_definitions(true));
     object.remove("description");
     object.remove("title");
+    object.remove("examples");
     if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
         for (name, description) in extra_arguments(entry) {
             let kind = if name == FENCE { "integer" } else { "string" };
