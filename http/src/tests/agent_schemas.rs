@@ -206,7 +206,9 @@ fn page_changes() -> Vec<(&'static str, Value)> {
 async fn call_confirmed(protocol: &Listening, name: &str, mut arguments: Value) -> Value {
     let answer = call(protocol, name, arguments.clone()).await;
     let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-    let detail = text.rsplit('\n').next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    // The last line is the next call.
+    let detail = text.lines().find(|line| line.starts_with('{'));
+    let detail = detail.and_then(|line| serde_json::from_str::<Value>(line).ok());
     let Some(token) = detail.as_ref().and_then(|detail| detail.get("confirm")) else { return answer };
     arguments["confirm"] = token.clone();
     call(protocol, name, arguments).await

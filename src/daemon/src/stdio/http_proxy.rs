@@ -18,6 +18,7 @@ use tokio::io::stdin;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::session::LISTEN;
 use crate::credentials;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::signals::SignalRuntime;
@@ -109,7 +110,9 @@ impl HttpProxy {
             })?;
             if !line.trim_ascii().is_empty() {
                 let place = Arc::clone(&places).acquire_owned().await;
-                let is_handshake = is_handshake(&line);
+                let is_handshake = is_method(&line, "initialize");
+                // No answer to it is awaited when the agent closes its side.
+                let is_endless = is_method(&line, LISTEN);
                 let proxy = Arc::clone(&self);
                 let request = tokio::task::spawn_blocking(move || {
                     let _place = place;
@@ -118,7 +121,7 @@ impl HttpProxy {
                 if is_handshake {
                     // Later requests need the version that it agrees on.
                     let _panicked = request.await;
-                } else {
+                } else if !is_endless {
                     requests.spawn(request);
                 }
             }
@@ -252,13 +255,14 @@ impl HttpProxy {
     }
 }
 
-fn is_handshake(line: &[u8]) -> bool {
+/// Whether a line is a message of this method.
+fn is_method(line: &[u8], method: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Head<'m> {
         #[serde(borrow)]
         method: std::borrow::Cow<'m, str>,
     }
-    serde_json::from_slice::<Head<'_>>(line).is_ok_and(|head| head.method == "initialize")
+    serde_json::from_slice::<Head<'_>>(line).is_ok_and(|head| head.method == method)
 }
 
 /// The id of a request; none for a notification or an answer.

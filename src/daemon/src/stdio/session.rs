@@ -19,7 +19,7 @@ const MAX_RETRIES: u32 = 2;
 const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// The request that is answered with notifications until it is cancelled.
-const LISTEN: &str = "subscriptions/listen";
+pub(super) const LISTEN: &str = "subscriptions/listen";
 
 /// JSON-RPC: failure of the server.
 const SERVER_ERROR: i32 = -32000;
