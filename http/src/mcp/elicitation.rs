@@ -19,7 +19,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Fault, Kind, Protocol, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::{Space, random_bytes};
@@ -204,10 +204,13 @@ impl McpHandler {
                 let visible: Vec<&str> =
                     pages.iter().filter(|page| identity.permissions.covers(page)).map(TreePath::as_str).collect();
                 let count = visible.len();
-                Ok((count > MAX_BACKLINKS).then(|| Risk {
-                    reason: format!("{count} pages link to `{path}`; deleting it breaks their links"),
-                    state: visible.join("\n"),
-                }))
+                if count <= MAX_BACKLINKS {
+                    return Ok(None);
+                }
+                // A page that another has rewritten is not the one that was to be deleted.
+                let etag = space.vfs.read(Protocol::Mcp, &path).map(|file| file.etag.to_string()).unwrap_or_default();
+                let reason = format!("{count} pages link to `{path}`; deleting it breaks their links");
+                Ok(Some(Risk { reason, state: format!("{etag}\n{}", visible.join("\n")) }))
             };
             return self.app.blocking(Lane::Quick, count).await;
         }
@@ -218,9 +221,13 @@ impl McpHandler {
         trial.insert("dry_run".to_owned(), true.into());
         let is_extra = |name: &str| tool.extra_arguments.contains(&name) && tool.inputs.get(name).is_none();
         trial.retain(|name, _| !is_extra(name));
-        // The call itself answers what is wrong with its arguments.
-        let Ok(plan) = self.run_operation_for((identity, space), tool.entry.name, trial).await else {
-            return Ok(None);
+        // In the form of the call: a trial that fails for another reason confirms nothing.
+        let trial = tool.decode(trial)?;
+        let plan = match self.run_operation_for((identity, space), tool.entry.name, trial).await {
+            Ok(plan) => plan,
+            // The call itself answers what is wrong with its arguments.
+            Err(fault) if fault.kind() == Kind::Invalid => return Ok(None),
+            Err(fault) => return Err(fault),
         };
         let paths: Vec<&str> =
             plan["undone"].as_array().into_iter().flatten().filter_map(|page| page["path"].as_str()).collect();
