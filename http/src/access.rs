@@ -17,7 +17,7 @@ includes the ones before. With `propose`, what an operation marked so writes goe
 
 With `auth.type = \"oidc\"` KEY is a token of the identity provider `auth.oidc.issuer` (OpenID Connect: a JWT, signed with RSA, ECDSA or Ed25519) with
 `auth.oidc.client_id`, `server.public_url` or its `/mcp` in `aud`. It must be valid now, with a tolerance of one minute. The author of changes is its `email`, or its `sub` if the `email` is missing or
-unverified. Its scope is the largest of `svc:read`, `svc:propose`, `svc:write` and `svc:admin` in its `scope` or `scp`; without one of them `admin`. The server fetches the provider's signing keys at startup, every hour, and when a token names an unknown one. Without them all tokens are refused, and
+unverified. Its scope is the largest of `svc:read`, `svc:propose`, `svc:write` and `svc:admin` in its `scope` or `scp`; without any of `svc:` `admin`. The server fetches the provider's signing keys at startup, every hour, and when a token names an unknown one. Without them all tokens are refused, and
 the server does not start.
 
 A key may be limited to a folder. It reads, finds, lists and changes only entries in the folder, also through links and renames. Operations that

@@ -87,14 +87,14 @@ const METHODS: [&str; 16] = [
 
 /// Instructions that every agent gets at initialization.
 pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
-    relative, such as `notes/today.md`. Before writing, read the resource svc://schema: it says which page \
-    belongs where. Ask questions with svc_recall (cited excerpts); find pages with svc_search (all words must occur) or svc_query_meta \
+    relative, such as `notes/today.md`. Before writing, call svc_context or read the resource svc://schema: \
+    they say which page belongs where. Ask questions with svc_recall (cited excerpts); find pages with svc_search (all words must occur) or svc_query_meta \
     (by frontmatter), look around with svc_tree; \
     svc_peek and svc_section show a part of a long page, svc_read all of it or some lines of it (offset and limit). \
     svc_write replaces a whole page: read it first, and give \
     the ETag you read as if_match, so that no other change is lost; svc_edit changes parts of it, svc_append adds to the end. Pages link to each other with \
     [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version. A failure ends with `Next call:`, a call that \
-    succeeds when you send it unchanged. svc_tool_search finds tools that your list does not have.";
+    succeeds when you send it unchanged; if it has a `confirm` token, ask your user first. svc_tool_search finds tools that your list does not have.";
 
 /// The tool list as published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {

@@ -73,6 +73,9 @@ struct TokenClaims {
     scp: Option<ScopeClaim>,
 }
 
+/// What the names of the scopes of this program begin with.
+const SCOPE_PREFIX: &str = "svc:";
+
 /// Scopes of a token, in both forms that providers use.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -92,9 +95,12 @@ impl ScopeClaim {
 
 /// The largest scope that a token names; `admin` if it names none of this program.
 fn scope_of(claims: [Option<&ScopeClaim>; 2]) -> Scope {
-    let names = claims.into_iter().flatten().flat_map(ScopeClaim::names);
-    let known = names.filter_map(|name| OAUTH_SCOPES.iter().find(|(known, _)| *known == name));
-    known.map(|(_, scope)| *scope).max().unwrap_or(Scope::Admin)
+    let names: Vec<&str> = claims.into_iter().flatten().flat_map(ScopeClaim::names).collect();
+    // A misspelt scope, or one of a later version, gives no more than reading.
+    let is_ours = names.iter().any(|name| name.starts_with(SCOPE_PREFIX));
+    let default = if is_ours { Scope::Read } else { Scope::Admin };
+    let known = names.iter().filter_map(|name| OAUTH_SCOPES.iter().find(|(known, _)| known == name));
+    known.map(|(_, scope)| *scope).max().unwrap_or(default)
 }
 
 impl IdentityProvider {
@@ -241,4 +247,24 @@ fn is_for(key: &Jwk, algorithm: Algorithm) -> bool {
     let matches_algorithm = key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
     let matches_family = DecodingKey::from_jwk(key).is_ok_and(|key| key.family() == algorithm.family());
     signs && matches_algorithm && matches_family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_scope_of_this_program_gives_no_more_than_reading() {
+        for (names, expected) in [
+            ("", Scope::Admin),
+            ("openid profile", Scope::Admin),
+            ("svc:read openid svc:write", Scope::Write),
+            ("openid svc:writ", Scope::Read),
+            ("svc:later svc:propose", Scope::Propose),
+        ] {
+            let claim = ScopeClaim::Text(names.to_owned());
+            assert_eq!(scope_of([None, Some(&claim)]), expected, "{names}");
+        }
+        assert_eq!(scope_of([None, None]), Scope::Admin);
+    }
 }

@@ -50,7 +50,8 @@ impl Operation for GetContext {
         };
         let text: Vec<String> = present.map(|(title, text)| format!("=== {title} ===\n\n{}", shown(text))).collect();
         Some(match text.is_empty() {
-            true => "There is no playbook, no schema and no index page. The resource svc://schema describes this tree."
+            true => "There is no playbook, no schema and no index page. Look around with svc_tree; the resource \
+                     svc://schema describes this tree."
                 .to_owned(),
             false => text.join("\n"),
         })
