@@ -304,6 +304,7 @@ impl<'t> SentCall<'t> {
                 calls.push(NextCall::of("workflow_list", json!({})));
             }
             ("name", name) if name.starts_with("views") => calls.push(NextCall::of("views_list", json!({}))),
+            (_, "edit") if message.starts_with("`edits[") => calls.extend(path.map(Self::read)),
             (_, "section") => {
                 calls.extend(path.map(|path| NextCall::of("peek", json!({ "path": path })).if_exists(path)));
             }

@@ -203,6 +203,14 @@ fn changes(agent: &Agent<'_>) {
     let read = agent.fails("svc_write", mine(&first), "\"current_etag\":\"", "svc_read");
     agent.says(&read, "By another.");
     agent.works("svc_write", mine(&etag(&read.text)));
+    // 16a. A text that the page does not have.
+    let edit = json!({ "path": "notes/deploy.md", "edits": [{ "old": "Yours.", "new": "x" }] });
+    agent.fails("svc_edit", edit, "does not occur", "svc_read");
+    // 16b. A condition that there is not: the page is not overwritten instead, and nothing is guessed.
+    let create = json!({ "path": "notes/deploy.md", "content": "x\n", "if_none_match": "*" });
+    agent.fails("svc_write", create, "unknown parameter `if_none_match`", "svc_tool_search");
+    let without = json!({ "path": "notes/deploy.md", "overwrite": "no" });
+    agent.fails("svc_write", without, "unknown parameter `overwrite`", "svc_tool_search");
     // 17. The same with a deletion.
     let gone = json!({ "path": "notes/deploy.md", "if_match": first });
     agent.fails("svc_delete", gone, "current_etag", "svc_read");
