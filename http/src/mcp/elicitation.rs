@@ -207,8 +207,13 @@ impl McpHandler {
                 if count <= MAX_BACKLINKS {
                     return Ok(None);
                 }
-                // A page that another has rewritten is not the one that was to be deleted.
-                let etag = space.vfs.read(Protocol::Mcp, &path).map(|file| file.etag.to_string()).unwrap_or_default();
+                // A page that another has rewritten is not the one that was to be deleted. Without a
+                // page the call itself answers; a repeat of it gets its first answer.
+                let etag = match space.vfs.read(Protocol::Mcp, &path) {
+                    Ok(file) => file.etag,
+                    Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory) => return Ok(None),
+                    Err(fault) => return Err(fault),
+                };
                 let reason = format!("{count} pages link to `{path}`; deleting it breaks their links");
                 Ok(Some(Risk { reason, state: format!("{etag}\n{}", visible.join("\n")) }))
             };
