@@ -9,6 +9,7 @@ use svcfs_vfs::FileView;
 
 use crate::files;
 use crate::kernel::OperationContext;
+use crate::recall;
 
 /// How long a creation waits for the index: a page it does not know would be written twice.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
@@ -111,8 +112,7 @@ impl MemoryPage {
 
     /// Whether it ceased to be valid before.
     fn has_ended(&self, now: Timestamp) -> bool {
-        let end = self.text_of("valid_until").and_then(|text| text.parse::<Timestamp>().ok());
-        end.is_some_and(|end| end <= now)
+        self.text_of("valid_until").and_then(recall::end_of).is_some_and(|end| end <= now)
     }
 }
 
