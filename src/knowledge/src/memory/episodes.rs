@@ -212,6 +212,11 @@ fn known_episode(
             .with_detail("path", path.as_str())
             .with_detail("current_etag", file.etag.to_string()));
     }
+    let still_holds =
+        |page: &&TreePath| MemoryPage::read(cx, "supersedes", page).is_ok_and(|memory| !memory.is_superseded());
+    for page in episode.supersedes.iter().filter(still_holds) {
+        cx.add_note(format!("nothing was written: `{page}` is not marked as superseded; use `forget` for it"));
+    }
     let (etag, episode_id) = (file.etag, id.to_owned());
     let (superseded, similar) = Default::default();
     Ok(StoredEpisode { path, etag, commit: None, episode_id, is_known: true, superseded, similar })

@@ -78,6 +78,11 @@ impl MemoryPage {
         self.fields.get(key).and_then(Value::as_str).map(str::trim)
     }
 
+    /// Whether it no longer holds.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.text_of("memory_status") == Some(SUPERSEDED)
+    }
+
     /// The page marked as superseded; none if it already is, for this reason and by this page.
     ///
     /// # Errors
@@ -89,7 +94,7 @@ impl MemoryPage {
         by: Option<&TreePath>,
     ) -> Result<Option<String>, Fault> {
         let mut fields = Vec::new();
-        if self.text_of("memory_status") != Some(SUPERSEDED) {
+        if !self.is_superseded() {
             fields.push(("memory_status", json!(SUPERSEDED)));
             if !self.has_ended(now) {
                 fields.push(("valid_until", json!(format!("{now:.0}"))));
