@@ -13,6 +13,9 @@ use svcfs_text::sections::{SectionSelector, section};
 /// Places of a text that are counted: more are as good as many.
 const MAX_COUNTED: usize = 1_000;
 
+/// Bytes that are compared to count them.
+const MAX_COMPARED_BYTES: usize = 64 << 20;
+
 /// Places that an error names.
 const MAX_NAMED: usize = 5;
 
@@ -92,15 +95,22 @@ fn replace(place: (&TreePath, usize), text: &str, old: &str, new: &str) -> Resul
     match found[..] {
         [at] => Ok([&text[..at], &*new, &text[at + old.len()..]].concat()),
         [] => Err(not_found(place, text, &old)),
-        _ => Err(ambiguous(place, text, &found)),
+        _ => Err(ambiguous(place, text, (&found, max_counted(&old)))),
     }
 }
 
-/// The offsets of a text, overlapping ones included: the first 1,000.
+/// Places that are counted of a text: fewer of a long one.
+fn max_counted(wanted: &str) -> usize {
+    (MAX_COMPARED_BYTES / wanted.len().max(1)).clamp(2, MAX_COUNTED)
+}
+
+/// The offsets of a text, overlapping ones included: the first [`max_counted`].
 fn occurrences(text: &str, wanted: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut start = 0;
-    while let Some(at) = text.get(start..).and_then(|rest| rest.find(wanted)).filter(|_| found.len() < MAX_COUNTED) {
+    while found.len() < max_counted(wanted)
+        && let Some(at) = text.get(start..).and_then(|rest| rest.find(wanted))
+    {
         found.push(start + at);
         start += at + wanted.chars().next().map_or(1, char::len_utf8);
     }
@@ -121,13 +131,9 @@ fn not_found((path, index): (&TreePath, usize), text: &str, old: &str) -> Fault 
         .with_detail("count", 0)
 }
 
-fn ambiguous((path, index): (&TreePath, usize), text: &str, found: &[usize]) -> Fault {
+fn ambiguous((path, index): (&TreePath, usize), text: &str, (found, max): (&[usize], usize)) -> Fault {
     let named: Vec<String> = found.iter().take(MAX_NAMED).map(|at| place_of(text, *at)).collect();
-    let count = if found.len() == MAX_COUNTED {
-        format!("{MAX_COUNTED} times or more")
-    } else {
-        format!("{} times", found.len())
-    };
+    let count = format!("{} times{}", found.len(), if found.len() == max { " or more" } else { "" });
     let more = if found.len() > MAX_NAMED { ", …" } else { "" };
     let message = format_args!(
         "occurs {count} in `{path}`: {}{more}; send more of the text around the place you mean",
