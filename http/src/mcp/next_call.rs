@@ -247,9 +247,8 @@ impl<'t> SentCall<'t> {
             }
             (None, _) => {}
         }
-        if let Some(path) = self.path(Some(fault)) {
-            calls.push(Self::read(path));
-        }
+        let stated = fault.detail().get("path").and_then(Value::as_str);
+        calls.extend(self.path(Some(fault)).or(stated).map(Self::read));
         // The file is gone: without the precondition it is created.
         calls.extend(self.same(|arguments| drop(arguments.remove("if_match"))).filter(|_| self.name() == "write"));
         calls.extend(self.path(Some(fault)).map(|path| NextCall::of("versions", json!({ "path": path }))));
@@ -308,6 +307,7 @@ impl<'t> SentCall<'t> {
             (_, "section") => {
                 calls.extend(path.map(|path| NextCall::of("peek", json!({ "path": path })).if_exists(path)));
             }
+            (_, "edit") => calls.extend(path.map(Self::read)),
             (_, "undo") => calls.push(NextCall::of("timeline", json!({}))),
             (_, "query") if message.starts_with("`q`") || message.starts_with("`query`") => {
                 let example = json!({ "query": "TABLE title SORT _updated DESC", "limit": 10 });

@@ -146,7 +146,12 @@ pub(crate) fn previewed_files(
             }
             PreviewedState::Renamed => PreviewedFile { path, former, exists: true, before: None, after: None },
             PreviewedState::Content(after) => {
-                let before = content_at(former.as_ref().unwrap_or(&path))?;
+                // What a rename replaces is lost: it is shown instead of the former name's content.
+                let replaced = if former.is_some() { content_at(&path)? } else { None };
+                let before = match replaced {
+                    Some(content) => Some(content),
+                    None => content_at(former.as_ref().unwrap_or(&path))?,
+                };
                 let is_same = before.as_ref() == Some(&after);
                 if is_same && former.is_none() {
                     continue;

@@ -131,7 +131,9 @@ fn find_doi(text: &str) -> Option<PaperId> {
     let is_registrant = registrant.len() >= 4 && registrant.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let is_allowed =
         |character: char| !character.is_whitespace() && !character.is_control() && !"\"\\".contains(character);
-    if !is_registrant || suffix.is_empty() || !suffix.chars().all(is_allowed) {
+    // They would ask for another address of the registry.
+    let has_dots = suffix.split('/').any(|part| matches!(part, "." | ".."));
+    if !is_registrant || suffix.is_empty() || has_dots || !suffix.chars().all(is_allowed) {
         return None;
     }
     match doi.strip_prefix(ARXIV_DOI) {
@@ -229,6 +231,8 @@ mod tests {
             ("10.1/x", None),
             ("11.1000/x", None),
             ("10.1000/a b", None),
+            ("10.1000/../x", None),
+            ("https://doi.org/10.1000/a/%2e%2e/b", None),
             ("10.1000/a\"b", None),
             ("10.1000/a\nb", None),
             ("2313.12345", None),

@@ -119,6 +119,11 @@ impl PaperMetadata {
         })
     }
 
+    /// Whether an answer is one of arXiv, and not such as a page about too many requests.
+    pub fn is_feed(atom: &[u8]) -> bool {
+        Feed::read_from(atom).is_ok()
+    }
+
     /// Reads the answer of arXiv; none if it does not have the paper.
     pub fn from_atom(atom: &[u8]) -> Option<Self> {
         let feed = Feed::read_from(atom).ok()?;
@@ -158,11 +163,17 @@ fn entry_type(csl: &str) -> &'static str {
     }
 }
 
-/// A text on one line, cut at a number of characters.
+/// A text on one line without hidden characters, cut at a number of characters.
 pub fn one_line(text: &str, max_chars: usize) -> String {
+    let text: String = text.chars().filter(|character| !is_hidden(*character)).collect();
     let words = text.split(|character: char| character.is_whitespace() || character.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join(" ").chars().take(max_chars).collect::<String>().trim_end().to_owned()
+}
+
+/// Whether a character is not seen, or changes the order of others.
+const fn is_hidden(character: char) -> bool {
+    matches!(character, '\u{200b}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// A title without tags and with the characters that its entities mean: registries send parts of
@@ -215,6 +226,7 @@ mod tests {
         assert_eq!((read.title.unwrap().len(), read.authors.len(), read.year), (500, 0, None));
         let many = json!({ "title": "x", "author": vec![json!({ "family": "A" }); 500] });
         assert_eq!(PaperMetadata::from_csl(&many).unwrap().authors.len(), 100);
+        assert_eq!(one_line(" \u{202e}a\u{200b}\n\u{7}b\u{feff} ", 9), "a b");
         assert_eq!(without_markup("a < b <x> c </b"), "a < b  c </b");
     }
 

@@ -52,6 +52,7 @@ pub fn look_up(cx: &OperationContext<'_>, id: &PaperId) -> LookupResult {
                 PaperId::Doi(_) => {
                     serde_json::from_slice(&document.body).ok().and_then(|csl| PaperMetadata::from_csl(&csl))
                 }
+                PaperId::Arxiv(_) if !PaperMetadata::is_feed(&document.body) => None,
                 PaperId::Arxiv(_) => {
                     return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Known);
                 }

@@ -37,6 +37,7 @@ fn answer(head: &str) -> (u16, &'static str) {
         "GET /doi/10.1000/html HTTP/1.1" => (200, "<html>a landing page</html>"),
         "GET /doi/10.1000/broken HTTP/1.1" => (500, ""),
         "GET /api?id_list=1706.03762&max_results=1 HTTP/1.1" if accepts("application/atom+xml") => (200, ATOM),
+        "GET /api?id_list=1706.00001&max_results=1 HTTP/1.1" => (200, "<html>too many requests</html>"),
         line if line.starts_with("GET /api?id_list=") => (200, NO_ENTRY),
         _ => (404, ""),
     }
@@ -156,8 +157,8 @@ fn unknown_and_malformed_identifiers_are_refused() {
     assert_eq!(space.get("tree", json!({})).as_array().unwrap().len(), 0, "nothing was stored");
     let insisted = space.get("cite", json!({ "doi": "10.1000/unknown", "title": "In print", "authors": ["Lee, Ann"] }));
     assert_eq!((&insisted["metadata"], &insisted["path"]), (&json!("given"), &json!("papers/leeprint.md")));
-    for doi in ["10.1000/html", "10.1000/broken"] {
-        let pending = space.get("cite", json!({ "doi": doi }));
+    for id in ["10.1000/html", "10.1000/broken", "1706.00001"] {
+        let pending = space.get("cite", json!({ "identifier": id }));
         assert!(pending["metadata"] == "pending" && pending["note"].is_string(), "{pending}");
     }
 }

@@ -6,11 +6,15 @@
 use std::borrow::Cow;
 
 use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES, TreePath};
+use svcfs_text::fold::fold_name;
 use svcfs_text::headings::{Heading, headings, slug};
 use svcfs_text::sections::{SectionSelector, section};
 
 /// Places of a text that are counted: more are as good as many.
 const MAX_COUNTED: usize = 1_000;
+
+/// Bytes that are compared to count them.
+const MAX_COMPARED_BYTES: usize = 64 << 20;
 
 /// Places that an error names.
 const MAX_NAMED: usize = 5;
@@ -81,20 +85,32 @@ fn with_endings_of<'t>(page: &str, text: &'t str) -> Cow<'t, str> {
 }
 
 fn replace(place: (&TreePath, usize), text: &str, old: &str, new: &str) -> Result<String, Fault> {
-    let (old, new) = (with_endings_of(text, old), with_endings_of(text, new));
+    // A page may have lines with either ending.
+    let is_there = old.contains('\n') && !old.contains('\r') && text.contains(old);
+    let (old, new) = match is_there {
+        true => (Cow::Borrowed(old), Cow::Borrowed(new)),
+        false => (with_endings_of(text, old), with_endings_of(text, new)),
+    };
     let found = occurrences(text, &old);
     match found[..] {
         [at] => Ok([&text[..at], &*new, &text[at + old.len()..]].concat()),
         [] => Err(not_found(place, text, &old)),
-        _ => Err(ambiguous(place, text, &found)),
+        _ => Err(ambiguous(place, text, (&found, max_counted(&old)))),
     }
 }
 
-/// The offsets of a text, overlapping ones included: the first 1,000.
+/// Places that are counted of a text: fewer of a long one.
+fn max_counted(wanted: &str) -> usize {
+    (MAX_COMPARED_BYTES / wanted.len().max(1)).clamp(2, MAX_COUNTED)
+}
+
+/// The offsets of a text, overlapping ones included: the first [`max_counted`].
 fn occurrences(text: &str, wanted: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut start = 0;
-    while let Some(at) = text.get(start..).and_then(|rest| rest.find(wanted)).filter(|_| found.len() < MAX_COUNTED) {
+    while found.len() < max_counted(wanted)
+        && let Some(at) = text.get(start..).and_then(|rest| rest.find(wanted))
+    {
         found.push(start + at);
         start += at + wanted.chars().next().map_or(1, char::len_utf8);
     }
@@ -115,13 +131,9 @@ fn not_found((path, index): (&TreePath, usize), text: &str, old: &str) -> Fault 
         .with_detail("count", 0)
 }
 
-fn ambiguous((path, index): (&TreePath, usize), text: &str, found: &[usize]) -> Fault {
+fn ambiguous((path, index): (&TreePath, usize), text: &str, (found, max): (&[usize], usize)) -> Fault {
     let named: Vec<String> = found.iter().take(MAX_NAMED).map(|at| place_of(text, *at)).collect();
-    let count = if found.len() == MAX_COUNTED {
-        format!("{MAX_COUNTED} times or more")
-    } else {
-        format!("{} times", found.len())
-    };
+    let count = format!("{} times{}", found.len(), if found.len() == max { " or more" } else { "" });
     let more = if found.len() > MAX_NAMED { ", …" } else { "" };
     let message = format_args!(
         "occurs {count} in `{path}`: {}{more}; send more of the text around the place you mean",
@@ -154,15 +166,18 @@ fn edit_section(
     addition: &str,
 ) -> Result<String, Fault> {
     let all = headings(text);
-    let heading = find_heading(place, text, &all, query)?;
-    let found = section(text, SectionSelector::Index(heading));
+    let index = find_heading(place, &all, query)?;
+    let found = section(text, SectionSelector::Index(index));
     let found = found.ok_or_else(|| unknown_heading(place, &all, query))?;
-    let heading = &all[heading];
+    let heading = &all[index];
     if heading.is_nested {
         let message = "is a heading inside a quote or a list item; use `old` and `new`";
         return Err(Fault::invalid(&format!("edits[{}].heading", place.1), message));
     }
+    // A lone `\r` separates headings, but not lines.
+    let next = all[index + 1..].iter().find(|next| next.level <= heading.level && !next.is_nested);
     let end = line_end_offset(text, found.line_end);
+    let end = next.map_or(end, |next| end.min(next.range.start));
     let (head, rest) = (&text[..heading.range.end], &text[end..]);
     let old = &text[heading.range.end.min(end)..end];
     let addition = with_endings_of(text, without_heading(addition, heading));
@@ -210,9 +225,16 @@ fn join(first: &str, second: &str, newline: &str) -> String {
         return [first, second].concat();
     }
     let (last, next) = (first.lines().last().unwrap_or_default(), second.lines().next().unwrap_or_default());
-    let is_one_block = block_marker(last).is_some() && block_marker(last) == block_marker(next);
+    let is_one_block =
+        block_marker(last).is_some() && block_marker(last) == block_marker(next) && !begins_with_table(second);
     let separator = if is_one_block { newline.to_owned() } else { newline.repeat(2) };
     [first, &separator, second].concat()
+}
+
+/// Whether a text begins with the head of a table: a row before it would be the head instead.
+fn begins_with_table(text: &str) -> bool {
+    let is_delimiter = |line: &str| line.contains('-') && line.trim().bytes().all(|byte| b"|-: ".contains(&byte));
+    text.trim_start().starts_with('|') && text.lines().nth(1).is_some_and(is_delimiter)
 }
 
 /// What makes a line an item of a list or a row of a table.
@@ -231,40 +253,71 @@ fn block_marker(line: &str) -> Option<char> {
 }
 
 /// The one heading that a caller means: by its text, its anchor (`#setup-1`), or `Parent > Child`.
-fn find_heading(place: (&TreePath, usize), text: &str, all: &[Heading], query: &str) -> Result<usize, Fault> {
+fn find_heading(place: (&TreePath, usize), all: &[Heading], query: &str) -> Result<usize, Fault> {
     let query = query.trim();
     // With the marks of a heading, as agents copy it from the page.
     let query = match query.trim_start_matches('#') {
         title if title.starts_with(' ') => title.trim(),
         _ => query,
     };
-    let same: Vec<usize> =
-        (0..all.len()).filter(|index| all[*index].text.to_lowercase() == query.to_lowercase()).collect();
+    let name = fold_name(query);
+    let same: Vec<usize> = (0..all.len()).filter(|index| fold_name(&all[*index].text) == name).collect();
     match same[..] {
         [index] => return Ok(index),
         [] => {}
-        _ => {
-            let named =
-                same.iter().take(MAX_NAMED).map(|index| format!("`#{}` (line {})", all[*index].slug, all[*index].line));
-            let named: Vec<String> = named.collect();
-            let message = format_args!("{} sections have this heading; name one of {}", same.len(), named.join(", "));
-            return Err(
-                Fault::invalid(&format!("edits[{}].heading", place.1), message).with_detail("count", same.len())
-            );
-        }
+        _ => return Err(several_headings(place, all, &same)),
     }
-    let anchor = query.trim_start_matches('#').to_lowercase();
-    if let Some(index) = all.iter().position(|heading| !anchor.is_empty() && heading.slug.to_lowercase() == anchor) {
+    let anchor = fold_name(query.trim_start_matches('#'));
+    if let Some(index) = all.iter().position(|heading| !anchor.is_empty() && fold_name(&heading.slug) == anchor) {
         return Ok(index);
     }
     // A part of a heading is not enough to change a page.
-    let below = query.rsplit_once('>').map(|(_, child)| child.trim().to_lowercase());
-    let found = below.and_then(|child| {
-        let found = section(text, SectionSelector::Heading(query))?;
-        let index = all.iter().position(|heading| heading.line == found.line_start)?;
-        (all[index].text.to_lowercase() == child).then_some(index)
-    });
-    found.ok_or_else(|| unknown_heading(place, all, query))
+    let below = headings_below(all, query);
+    match below[..] {
+        [index] => Ok(index),
+        [] => Err(unknown_heading(place, all, query)),
+        _ => Err(several_headings(place, all, &below)),
+    }
+}
+
+fn several_headings(place: (&TreePath, usize), all: &[Heading], found: &[usize]) -> Fault {
+    let named =
+        found.iter().take(MAX_NAMED).map(|index| format!("`#{}` (line {})", all[*index].slug, all[*index].line));
+    let named: Vec<String> = named.collect();
+    let message = format_args!("{} sections have this heading; name one of {}", found.len(), named.join(", "));
+    Fault::invalid(&format!("edits[{}].heading", place.1), message).with_detail("count", found.len())
+}
+
+/// The headings that `Parent > Child` names. Of a parent, a part of its text is enough if none has
+/// the whole.
+fn headings_below(all: &[Heading], query: &str) -> Vec<usize> {
+    let names = query.split('>').map(|name| fold_name(name.trim().trim_start_matches('#').trim()));
+    let names: Vec<Cow<'_, str>> = names.collect();
+    let Some((child, parents)) = names.split_last().filter(|(_, parents)| !parents.is_empty()) else {
+        return Vec::new();
+    };
+    let find = |is_named: fn(&str, &str) -> bool| -> Vec<usize> {
+        let is_child =
+            |index: &usize| fold_name(&all[*index].text) == *child && is_below(all, *index, parents, is_named);
+        (0..all.len()).filter(is_child).collect()
+    };
+    let found = find(|text, name| text == name);
+    if found.is_empty() { find(|text, name| !name.is_empty() && text.contains(name)) } else { found }
+}
+
+/// Whether a heading is in the sections of these parents, each in that of the one before it.
+fn is_below(all: &[Heading], index: usize, parents: &[Cow<'_, str>], is_named: fn(&str, &str) -> bool) -> bool {
+    let (mut level, mut missing) = (all[index].level, parents);
+    for heading in all[..index].iter().rev().filter(|heading| !heading.is_nested) {
+        let Some((nearest, outer)) = missing.split_last() else { return true };
+        if heading.level < level {
+            level = heading.level;
+            if is_named(&fold_name(&heading.text), nearest) {
+                missing = outer;
+            }
+        }
+    }
+    missing.is_empty()
 }
 
 fn unknown_heading((path, index): (&TreePath, usize), all: &[Heading], query: &str) -> Fault {
@@ -298,6 +351,7 @@ mod tests {
             ("a b c\n", "b", "x", "a x c\n"),
             ("a\nb\n", "a\nb", "c", "c\n"),
             ("a\r\nb\r\n", "a\nb", "c\nd", "c\r\nd\r\n"),
+            ("a\nb\nc\r\n", "a\nb", "x\ny", "x\ny\nc\r\n"),
             ("日本語\n", "本", "", "日語\n"),
             ("", "", "x", "x"),
         ] {
@@ -348,6 +402,9 @@ mod tests {
             ("# A\n- 1\n", Append, "- 2", "# A\n\n- 1\n- 2\n"),
             ("# A\n\n1. x\n", Append, "2. y\n", "# A\n\n1. x\n2. y\n"),
             ("# A\n\n| a |\n| - |\n", Append, "| b |", "# A\n\n| a |\n| - |\n| b |\n"),
+            ("# A\n\n| a |\n| - |\n", Append, "| b |\n| - |", "# A\n\n| a |\n| - |\n\n| b |\n| - |\n"),
+            ("# A\n\n| a |\n| - |\n", Prepend, "| b |", "# A\n\n| b |\n\n| a |\n| - |\n"),
+            ("# A\rx\r# B\ry\r", Replace, "z", "# A\n\nz\n\n# B\ry\r\n"),
             ("# A\r\n\r\nx\r\n", Append, "y\nz", "# A\r\n\r\nx\r\n\r\ny\r\nz\r\n"),
             ("A\n===\n\nx\n", Replace, "y", "A\n===\n\ny\n"),
             ("# A\n\n```\n# A\n```\n", Append, "y", "# A\n\n```\n# A\n```\n\ny\n"),
@@ -358,12 +415,22 @@ mod tests {
             (page, "Lo", "`a.md` has no heading `Lo`; the most similar heading is `Log`"),
             ("text\n", "Log", "it has no headings; use `old` and `new`"),
             ("# B\n\n# B\n", "B", "2 sections have this heading; name one of `#b` (line 1), `#b-1` (line 3)"),
+            (
+                "# W\n\n## X\n\n# W\n\n## X\n",
+                "W > X",
+                "2 sections have this heading; name one of `#x` (line 3), `#x-1`",
+            ),
+            ("# W\n\n## Y\n\n# V\n\n## X\n", "W > X", "has no heading `W > X`"),
             ("> # Quoted\n", "Quoted", "inside a quote"),
         ] {
             let refused = section(text, heading, Append, "x").unwrap_err();
             assert!(refused.contains(message), "{heading}: {refused}");
         }
         assert_eq!(section("# B\n\n# B\n", "#b-1", Append, "x").unwrap(), "# B\n\n# B\n\nx\n");
+        assert_eq!(section("# Caf\u{e9}\n", "Cafe\u{301}", Append, "x").unwrap(), "# Caf\u{e9}\n\nx\n");
+        let nested = "# Work items\n\n## X\n\n# Home\n\n## X\n";
+        let expected = "# Work items\n\n## X\n\ny\n\n# Home\n\n## X\n";
+        assert_eq!(section(nested, "Work > X", Append, "y").unwrap(), expected);
     }
 
     #[test]

@@ -21,7 +21,9 @@ use sha2::{Digest, Sha256};
 use svcfs_base::{Caller, ClientRequest, Fault, Kind, RequestKey, RequestMark, Timestamp};
 use svcfs_store::{AnswerFile, StatePaths, StoreError, StoredAnswer};
 
-use crate::kernel::{OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space};
+use crate::kernel::{
+    DRY_RUN_KEY, OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space,
+};
 pub use answer::RepeatableAnswer;
 
 /// For how long a request can be repeated.
@@ -92,6 +94,13 @@ pub fn run_once<T: RepeatableAnswer>(
     (id, caller): ([u8; 16], Caller),
     arguments: Value,
 ) -> Result<(T, ResponseMeta), Fault> {
+    if arguments.get(DRY_RUN_KEY) == Some(&Value::Bool(true)) {
+        // It changes nothing and uses up no id: the change itself may be sent with the same one.
+        let cx = OperationContext::new(server, space, &caller);
+        let output = handler(arguments, &cx)?;
+        let meta = cx.response_meta();
+        return Ok((output, meta));
+    }
     let mark = RequestMark { id, content: content::hash(entry.name, &caller, &arguments) };
     let now = server.now();
     let expired = now.checked_sub(LIFETIME).unwrap_or(Timestamp::MIN);

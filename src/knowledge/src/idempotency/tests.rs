@@ -57,6 +57,18 @@ fn a_refused_request_can_be_corrected_and_sent_again() {
 }
 
 #[test]
+fn a_dry_run_uses_up_no_id() {
+    let space = TestSpace::new();
+    let write = |dry_run: bool| {
+        let arguments = json!({ "path": "a.md", "content": "# A\n", "dry_run": dry_run });
+        request(&space, &caller("1"), "write", arguments).unwrap()
+    };
+    assert!(write(true).0["dry_run"].is_object() && !write(true).1.is_replayed);
+    assert!(!write(false).1.is_replayed && write(false).1.is_replayed);
+    assert_eq!(text(&space, "a.md"), "# A\n");
+}
+
+#[test]
 fn a_lost_answer_is_made_from_the_log() {
     let space = TestSpace::new();
     let arguments = json!({ "path": "log.md", "content": "one" });

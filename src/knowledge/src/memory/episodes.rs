@@ -8,11 +8,13 @@ use svcfs_base::{
 };
 use svcfs_index::MAX_QUERY_BYTES;
 use svcfs_text::frontmatter;
+use svcfs_vfs::EntryKind;
 use uuid::Uuid;
 
 use super::pages::{self, MemoryPage};
 use crate::files;
 use crate::kernel::OperationContext;
+use crate::recall;
 use crate::search::hybrid::{self, HybridQuery};
 use crate::search::vector_leg;
 
@@ -140,6 +142,8 @@ fn check(episode: &NewEpisode) -> Result<(), Fault> {
         return Err(Fault::invalid("confidence", "must be more than 0 and at most 1"));
     }
     let (from, until) = (instant("valid_from", &episode.valid_from)?, instant("valid_until", &episode.valid_until)?);
+    // A day counts to its end.
+    let until = until.and(episode.valid_until.as_deref().and_then(recall::end_of));
     match (from, until) {
         (Some(from), Some(until)) if until <= from => {
             Err(Fault::invalid("valid_until", "must be later than `valid_from`"))
@@ -208,6 +212,11 @@ fn known_episode(
             .with_detail("path", path.as_str())
             .with_detail("current_etag", file.etag.to_string()));
     }
+    let still_holds =
+        |page: &&TreePath| MemoryPage::read(cx, "supersedes", page).is_ok_and(|memory| !memory.is_superseded());
+    for page in episode.supersedes.iter().filter(still_holds) {
+        cx.add_note(format!("nothing was written: `{page}` is not marked as superseded; use `forget` for it"));
+    }
     let (etag, episode_id) = (file.etag, id.to_owned());
     let (superseded, similar) = Default::default();
     Ok(StoredEpisode { path, etag, commit: None, episode_id, is_known: true, superseded, similar })
@@ -263,7 +272,10 @@ pub(super) fn forget(
     check_reason(reason)?;
     if let Some(by) = superseded_by {
         let present = cx.tree().stat(cx.caller.protocol, by);
-        present.map_err(|fault| pages::missing_page(fault, "superseded_by", by))?;
+        let present = present.map_err(|fault| pages::missing_page(fault, "superseded_by", by))?;
+        if present.kind == EntryKind::Directory {
+            return Err(Fault::invalid("superseded_by", format_args!("`{by}` is a directory; name a page")));
+        }
         if by == path {
             return Err(Fault::invalid("superseded_by", "is the page itself; name the page that replaces it"));
         }

@@ -9,6 +9,7 @@ use svcfs_vfs::FileView;
 
 use crate::files;
 use crate::kernel::OperationContext;
+use crate::recall;
 
 /// How long a creation waits for the index: a page it does not know would be written twice.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,6 +78,11 @@ impl MemoryPage {
         self.fields.get(key).and_then(Value::as_str).map(str::trim)
     }
 
+    /// Whether it no longer holds.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.text_of("memory_status") == Some(SUPERSEDED)
+    }
+
     /// The page marked as superseded; none if it already is, for this reason and by this page.
     ///
     /// # Errors
@@ -88,7 +94,7 @@ impl MemoryPage {
         by: Option<&TreePath>,
     ) -> Result<Option<String>, Fault> {
         let mut fields = Vec::new();
-        if self.text_of("memory_status") != Some(SUPERSEDED) {
+        if !self.is_superseded() {
             fields.push(("memory_status", json!(SUPERSEDED)));
             if !self.has_ended(now) {
                 fields.push(("valid_until", json!(format!("{now:.0}"))));
@@ -111,8 +117,7 @@ impl MemoryPage {
 
     /// Whether it ceased to be valid before.
     fn has_ended(&self, now: Timestamp) -> bool {
-        let end = self.text_of("valid_until").and_then(|text| text.parse::<Timestamp>().ok());
-        end.is_some_and(|end| end <= now)
+        self.text_of("valid_until").and_then(recall::end_of).is_some_and(|end| end <= now)
     }
 }
 

@@ -105,6 +105,19 @@ fn an_episode_is_created_with_its_marks() {
 }
 
 #[test]
+fn a_day_of_validity_counts_to_its_end() {
+    let space =
+        TestSpace::with("", &[("episodes/old.md", "---\nepisode_id: old\nvalid_until: 2020-01-01\n---\n\nx\n")]);
+    let (status, message) = space.refusal("forget", json!({ "path": "episodes/old.md", "superseded_by": "episodes" }));
+    assert!(status == 400 && message.starts_with("`superseded_by`: `episodes` is a directory"), "{message}");
+    space.get("forget", json!({ "path": "episodes/old.md" }));
+    let old = space.get("read", json!({ "path": "episodes/old.md", "metadata_only": true }))["frontmatter"].clone();
+    assert_eq!((&old["memory_status"], &old["valid_until"]), (&json!("superseded"), &json!("2020-01-01")));
+    let one_day = json!({ "content": "x", "valid_from": "2026-02-01", "valid_until": "2026-02-01" });
+    assert!(space.get("remember", one_day)["path"].is_string());
+}
+
+#[test]
 fn an_episode_with_a_known_id_is_not_written_twice() {
     let space = TestSpace::new();
     let episode = json!({ "content": "It rained.\n\n* wet\n", "episode_id": "run-1" });

@@ -15,4 +15,4 @@ mod trust;
 
 pub use operations::AREA;
 pub(crate) use text::quote_external;
-pub(crate) use trust::is_external;
+pub(crate) use trust::{end_of, is_external};

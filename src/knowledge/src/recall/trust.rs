@@ -72,7 +72,7 @@ pub fn is_external(frontmatter: &Map<String, Value>) -> bool {
 }
 
 /// The end of a day, or an instant.
-fn end_of(text: &str) -> Option<Timestamp> {
+pub fn end_of(text: &str) -> Option<Timestamp> {
     if let Ok(instant) = text.parse::<Timestamp>() {
         return Some(instant);
     }

@@ -56,7 +56,11 @@ impl Operation for RenameFile {
             (false, true) => LinkUpdatePolicy::Always,
             (false, false) => LinkUpdatePolicy::Never,
         };
-        let kind = if self.update_links { ReportKind::Relinking } else { ReportKind::Removals };
+        let kind = match link_updates {
+            LinkUpdatePolicy::Always => ReportKind::Relinking,
+            // Pages with rewritten links are among the changes, and left out.
+            LinkUpdatePolicy::Never | LinkUpdatePolicy::FileProtocolSettings => ReportKind::Removals,
+        };
         ChangeOutput::of(cx, (self.dry_run, kind), || {
             rename::rename(cx, self.from, self.to, rename::RenameOptions { link_updates, precondition })
         })

@@ -54,6 +54,10 @@ fn a_dry_run_shows_the_changes_and_makes_none() {
     assert!(renamed["diff"].as_str().unwrap().contains("+See [[z]].\n") && renamed.get("broken_links").is_none());
     let alone = report("rename", json!({ "from": "b.md", "to": "z.md", "update_links": false }));
     assert_eq!((alone["changes"].as_array().unwrap().len(), alone["broken_links"].as_array().unwrap().len()), (1, 2));
+    let mount = report("rename", json!({ "from": "b.md", "to": "z.md", "as_mount": true }));
+    assert_eq!(mount["broken_links"].as_array().unwrap().len(), 2, "{mount}");
+    let replaced = report("rename", json!({ "from": "d/e.md", "to": "b.md", "replacing": "*" }));
+    assert!(replaced["diff"].as_str().unwrap().contains("-# B\n"), "{replaced}");
     let directory = report("rename_dir", json!({ "from": "d", "to": "f" }));
     assert_eq!(directory["changes"], json!([{ "path": "f/e.md", "former": "d/e.md", "change": "renamed" }]));
     let bulk = report(
