@@ -19,8 +19,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 impl AppState {
     /// As [`AppState::run_operation`]. A write whose caller gave an id is done once: a repeat waits
-    /// for the first one and gets its answer. Errors: `Rejected` when the id was used for another
-    /// request; `Conflict` when the first one takes too long.
+    /// for the first one and gets its answer. A dry run does not use up the id. Errors: `Rejected`
+    /// when the id was used for another request; `Conflict` when the first one takes too long.
     pub(crate) async fn run_once<T: RepeatableAnswer + Send + 'static>(
         &self,
         (entry, handler): (&'static OperationEntry, OperationHandler<T>),
@@ -28,8 +28,9 @@ impl AppState {
         caller: Caller,
         arguments: Value,
     ) -> Result<(T, ResponseMeta), Fault> {
+        let is_dry_run = arguments.get("dry_run") == Some(&Value::Bool(true));
         let id = match &caller.request {
-            Some(request) if !entry.is_read_only() => idempotency::request_id(&caller, &request.key),
+            Some(request) if !entry.is_read_only() && !is_dry_run => idempotency::request_id(&caller, &request.key),
             Some(_) | None => return self.run_operation((entry, handler), space, caller, arguments).await,
         };
         let turn = self.requests_in_flight.wait_turn((space.name.clone(), id));

@@ -120,6 +120,7 @@ impl<'t> SentCall<'t> {
             Kind::Conflict | Kind::PreconditionFailed => self.after_conflict(fault),
             Kind::Exists | Kind::Locked | Kind::NotEmpty | Kind::IsDirectory | Kind::NotDirectory => self.look(),
             Kind::Invalid | Kind::NameTooLong | Kind::UnsupportedType => self.after_invalid(fault),
+            Kind::Rejected if fault.message().starts_with("this request id") => self.look(),
             Kind::Rejected => self.after_rejection(),
             Kind::NotAllowed => self.after_rule(fault),
             Kind::TooLarge => self.look(),

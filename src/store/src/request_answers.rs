@@ -1,7 +1,8 @@
 //! The answers to requests that their clients may send again, in `requests.db`.
 //!
 //! Invariant: it is a memory of answers, not of changes. What a request has changed is in the log,
-//! so a lost answer never makes a change happen twice.
+//! so a lost answer never makes a change happen twice. An answer may contain a secret, such as the
+//! token of a new share, so only the owner of the file can read it.
 
 use std::path::Path;
 
@@ -87,6 +88,7 @@ impl AnswerFile {
         let (count, bytes) = (totals.0 + 1, totals.1 + answer.answer.len() as u64);
         let is_full = count > MAX_ANSWERS || bytes > MAX_BYTES;
         let mut new_totals = (count, bytes);
+        self.file.create_private()?;
         self.file.in_transaction(|transaction| {
             let mut removed = transaction
                 .prepare_cached("DELETE FROM answers WHERE time < ?1")?
@@ -133,6 +135,8 @@ fn read_totals(connection: &Connection) -> Result<(u64, u64), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -153,6 +157,7 @@ mod tests {
         assert!(answers.find(&answer(1, 0).mark.id, at(0)).unwrap().is_none() && !file.exists());
         answers.put(&answer(1, 0), at(-60)).unwrap();
         answers.put(&answer(2, 30), at(-30)).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         drop(answers);
         let answers = AnswerFile::open(&file).unwrap();
         assert_eq!(*answers.totals.lock(), (2, 2));
