@@ -28,9 +28,8 @@ impl AppState {
         caller: Caller,
         arguments: Value,
     ) -> Result<(T, ResponseMeta), Fault> {
-        let is_dry_run = arguments.get("dry_run") == Some(&Value::Bool(true));
         let id = match &caller.request {
-            Some(request) if !entry.is_read_only() && !is_dry_run => idempotency::request_id(&caller, &request.key),
+            Some(request) if !entry.is_read_only() => idempotency::request_id(&caller, &request.key),
             Some(_) | None => return self.run_operation((entry, handler), space, caller, arguments).await,
         };
         let turn = self.requests_in_flight.wait_turn((space.name.clone(), id));

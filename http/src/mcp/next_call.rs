@@ -371,6 +371,10 @@ impl<'t> SentCall<'t> {
         if self.tool.entry.is_read_only() {
             return self.same(|_| ()).into_iter().collect();
         }
+        if let ("draft_merge", Some(id)) = (self.name(), self.text("draft_id")) {
+            let diff = NextCall::of("draft_diff", json!({ "draft_id": id }));
+            return vec![diff.to("A person reviews and merges the draft.")];
+        }
         let draft = NextCall::of("draft_create", json!({}));
         vec![draft.to("Propose more changes in a draft, which a person reviews.")]
     }

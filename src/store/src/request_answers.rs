@@ -85,16 +85,21 @@ impl AnswerFile {
     /// [`StoreError`] of the database; the answer is not stored then.
     pub fn put(&self, answer: &StoredAnswer, expired: Timestamp) -> Result<(), StoreError> {
         let mut totals = self.totals.lock();
-        let (count, bytes) = (totals.0 + 1, totals.1 + answer.answer.len() as u64);
-        let is_full = count > MAX_ANSWERS || bytes > MAX_BYTES;
-        let mut new_totals = (count, bytes);
+        let mut new_totals = *totals;
+        let size = answer.answer.len() as u64;
         self.file.create_private()?;
         self.file.in_transaction(|transaction| {
-            let mut removed = transaction
-                .prepare_cached("DELETE FROM answers WHERE time < ?1")?
-                .execute([expired.as_microsecond()])?;
-            if is_full {
-                removed += remove_oldest(transaction, answer.answer.len() as u64)?;
+            // Of the other answers nothing is read: there may be 64 MiB of them.
+            let (old_count, old_bytes) = totals_before(transaction, expired)?;
+            if old_count > 0 {
+                transaction
+                    .prepare_cached("DELETE FROM answers WHERE time < ?1")?
+                    .execute([expired.as_microsecond()])?;
+                new_totals = (new_totals.0.saturating_sub(old_count), new_totals.1.saturating_sub(old_bytes));
+            }
+            if new_totals.0 + 1 > MAX_ANSWERS || new_totals.1 + size > MAX_BYTES {
+                remove_oldest(transaction, size)?;
+                new_totals = read_totals(transaction)?;
             }
             transaction.prepare_cached("INSERT OR REPLACE INTO answers VALUES (?1, ?2, ?3, ?4)")?.execute((
                 &answer.mark.id,
@@ -102,9 +107,7 @@ impl AnswerFile {
                 answer.time.as_microsecond(),
                 &answer.answer,
             ))?;
-            if removed > 0 {
-                new_totals = read_totals(transaction)?;
-            }
+            new_totals = (new_totals.0 + 1, new_totals.1 + size);
             Ok(())
         })?;
         *totals = new_totals;
@@ -113,21 +116,27 @@ impl AnswerFile {
 }
 
 /// Removes a tenth of the answers, and more until an answer of `bytes` fits.
-fn remove_oldest(transaction: &Transaction<'_>, bytes: u64) -> Result<usize, StoreError> {
-    let mut removed = 0;
+fn remove_oldest(transaction: &Transaction<'_>, bytes: u64) -> Result<(), StoreError> {
     loop {
         let count = transaction
             .prepare_cached("DELETE FROM answers WHERE id IN (SELECT id FROM answers ORDER BY time LIMIT ?1)")?
             .execute([REMOVED_TOGETHER.cast_signed()])?;
-        removed += count;
         if count == 0 || read_totals(transaction)?.1 + bytes <= MAX_BYTES {
-            return Ok(removed);
+            return Ok(());
         }
     }
 }
 
 fn read_totals(connection: &Connection) -> Result<(u64, u64), StoreError> {
-    let totals = connection.query_row("SELECT count(*), coalesce(sum(length(answer)), 0) FROM answers", [], |row| {
+    totals_before(connection, Timestamp::MAX)
+}
+
+/// Number and size of the answers from before a time.
+fn totals_before(connection: &Connection, time: Timestamp) -> Result<(u64, u64), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*), coalesce(sum(length(CAST(answer AS BLOB))), 0) FROM answers WHERE time < ?1",
+    )?;
+    let totals = statement.query_row([time.as_microsecond()], |row| {
         Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
     })?;
     Ok(totals)

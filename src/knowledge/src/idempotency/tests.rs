@@ -57,6 +57,16 @@ fn a_refused_request_can_be_corrected_and_sent_again() {
 }
 
 #[test]
+fn a_dry_run_does_not_use_up_its_id() {
+    let space = TestSpace::new();
+    let write = |dry_run: bool| {
+        let arguments = json!({ "path": "a.md", "content": "# A\n", "dry_run": dry_run });
+        request(&space, &caller("1"), "write", arguments).unwrap().1.is_replayed
+    };
+    assert_eq!([write(true), write(true), write(false), write(false)], [false, false, false, true]);
+}
+
+#[test]
 fn a_lost_answer_is_made_from_the_log() {
     let space = TestSpace::new();
     let arguments = json!({ "path": "log.md", "content": "one" });
