@@ -19,8 +19,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 impl AppState {
     /// As [`AppState::run_operation`]. A write whose caller gave an id is done once: a repeat waits
-    /// for the first one and gets its answer. Errors: `Rejected` when the id was used for another
-    /// request; `Conflict` when the first one takes too long.
+    /// for the first one and gets its answer. A dry run does not use up the id. Errors: `Rejected`
+    /// when the id was used for another request; `Conflict` when the first one takes too long.
     pub(crate) async fn run_once<T: RepeatableAnswer + Send + 'static>(
         &self,
         (entry, handler): (&'static OperationEntry, OperationHandler<T>),

@@ -121,6 +121,7 @@ impl<'t> SentCall<'t> {
             Kind::Conflict | Kind::PreconditionFailed => self.after_conflict(fault),
             Kind::Exists | Kind::Locked | Kind::NotEmpty | Kind::IsDirectory | Kind::NotDirectory => self.look(),
             Kind::Invalid | Kind::NameTooLong | Kind::UnsupportedType => self.after_invalid(fault),
+            Kind::Rejected if fault.message().starts_with("this request id") => self.look(),
             Kind::Rejected => self.after_rejection(),
             Kind::NotAllowed => self.after_rule(fault),
             Kind::TooLarge => self.look(),
@@ -371,6 +372,10 @@ impl<'t> SentCall<'t> {
     fn after_rate_limit(&self) -> Vec<NextCall> {
         if self.tool.entry.is_read_only() {
             return self.same(|_| ()).into_iter().collect();
+        }
+        if let ("draft_merge", Some(id)) = (self.name(), self.text("draft_id")) {
+            let diff = NextCall::of("draft_diff", json!({ "draft_id": id }));
+            return vec![diff.to("A person reviews and merges the draft.")];
         }
         let draft = NextCall::of("draft_create", json!({}));
         vec![draft.to("Propose more changes in a draft, which a person reviews.")]

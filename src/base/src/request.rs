@@ -50,7 +50,7 @@ impl From<RequestKey> for ClientRequest {
 /// Identifies a request in the log: hashes of who sent it with which id, and of what it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestMark {
-    /// Hash of the caller, the space and the request id.
+    /// Hash of the caller and the request id.
     pub id: [u8; 16],
     /// Hash of the operation and its arguments.
     pub content: [u8; 16],

@@ -1,7 +1,8 @@
 //! The answers to requests that their clients may send again, in `requests.db`.
 //!
 //! Invariant: it is a memory of answers, not of changes. What a request has changed is in the log,
-//! so a lost answer never makes a change happen twice.
+//! so a lost answer never makes a change happen twice. An answer may contain a secret, such as the
+//! token of a new share, so only the owner of the file can read it.
 
 use std::path::Path;
 
@@ -84,15 +85,21 @@ impl AnswerFile {
     /// [`StoreError`] of the database; the answer is not stored then.
     pub fn put(&self, answer: &StoredAnswer, expired: Timestamp) -> Result<(), StoreError> {
         let mut totals = self.totals.lock();
-        let (count, bytes) = (totals.0 + 1, totals.1 + answer.answer.len() as u64);
-        let is_full = count > MAX_ANSWERS || bytes > MAX_BYTES;
-        let mut new_totals = (count, bytes);
+        let mut new_totals = *totals;
+        let size = answer.answer.len() as u64;
+        self.file.create_private()?;
         self.file.in_transaction(|transaction| {
-            let mut removed = transaction
-                .prepare_cached("DELETE FROM answers WHERE time < ?1")?
-                .execute([expired.as_microsecond()])?;
-            if is_full {
-                removed += remove_oldest(transaction, answer.answer.len() as u64)?;
+            // Of the other answers nothing is read: there may be 64 MiB of them.
+            let (old_count, old_bytes) = totals_before(transaction, expired)?;
+            if old_count > 0 {
+                transaction
+                    .prepare_cached("DELETE FROM answers WHERE time < ?1")?
+                    .execute([expired.as_microsecond()])?;
+                new_totals = (new_totals.0.saturating_sub(old_count), new_totals.1.saturating_sub(old_bytes));
+            }
+            if new_totals.0 + 1 > MAX_ANSWERS || new_totals.1 + size > MAX_BYTES {
+                remove_oldest(transaction, size)?;
+                new_totals = read_totals(transaction)?;
             }
             transaction.prepare_cached("INSERT OR REPLACE INTO answers VALUES (?1, ?2, ?3, ?4)")?.execute((
                 &answer.mark.id,
@@ -100,9 +107,7 @@ impl AnswerFile {
                 answer.time.as_microsecond(),
                 &answer.answer,
             ))?;
-            if removed > 0 {
-                new_totals = read_totals(transaction)?;
-            }
+            new_totals = (new_totals.0 + 1, new_totals.1 + size);
             Ok(())
         })?;
         *totals = new_totals;
@@ -111,21 +116,27 @@ impl AnswerFile {
 }
 
 /// Removes a tenth of the answers, and more until an answer of `bytes` fits.
-fn remove_oldest(transaction: &Transaction<'_>, bytes: u64) -> Result<usize, StoreError> {
-    let mut removed = 0;
+fn remove_oldest(transaction: &Transaction<'_>, bytes: u64) -> Result<(), StoreError> {
     loop {
         let count = transaction
             .prepare_cached("DELETE FROM answers WHERE id IN (SELECT id FROM answers ORDER BY time LIMIT ?1)")?
             .execute([REMOVED_TOGETHER.cast_signed()])?;
-        removed += count;
         if count == 0 || read_totals(transaction)?.1 + bytes <= MAX_BYTES {
-            return Ok(removed);
+            return Ok(());
         }
     }
 }
 
 fn read_totals(connection: &Connection) -> Result<(u64, u64), StoreError> {
-    let totals = connection.query_row("SELECT count(*), coalesce(sum(length(answer)), 0) FROM answers", [], |row| {
+    totals_before(connection, Timestamp::MAX)
+}
+
+/// Number and size of the answers from before a time.
+fn totals_before(connection: &Connection, time: Timestamp) -> Result<(u64, u64), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*), coalesce(sum(length(CAST(answer AS BLOB))), 0) FROM answers WHERE time < ?1",
+    )?;
+    let totals = statement.query_row([time.as_microsecond()], |row| {
         Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
     })?;
     Ok(totals)
@@ -133,6 +144,8 @@ fn read_totals(connection: &Connection) -> Result<(u64, u64), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -153,6 +166,7 @@ mod tests {
         assert!(answers.find(&answer(1, 0).mark.id, at(0)).unwrap().is_none() && !file.exists());
         answers.put(&answer(1, 0), at(-60)).unwrap();
         answers.put(&answer(2, 30), at(-30)).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         drop(answers);
         let answers = AnswerFile::open(&file).unwrap();
         assert_eq!(*answers.totals.lock(), (2, 2));

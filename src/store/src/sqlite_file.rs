@@ -1,6 +1,8 @@
 //! A small database of its own in the state folder, such as `claims.db`: created with its first
 //! row, and kept open from then on.
 
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,6 +81,20 @@ impl SqliteFile {
         self.connection.lock().is_none()
     }
 
+    /// Creates a missing file that only the user of this process can read, because it contains
+    /// secrets.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the disk.
+    pub fn create_private(&self) -> Result<(), StoreError> {
+        if self.is_missing() {
+            // The journal of SQLite gets the permissions of its database.
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.file)?;
+            fs::set_permissions(&self.file, Permissions::from_mode(0o600))?;
+        }
+        Ok(())
+    }
+
     /// Uses the database as it is; none if it is missing.
     ///
     /// # Errors
@@ -152,7 +168,7 @@ fn files_of(database: &Path) -> [PathBuf; 3] {
 fn set_aside(database: &Path) -> Result<PathBuf, StoreError> {
     let aside = database.with_extension(format!("damaged-{}", Timestamp::now().as_second()));
     let pairs = files_of(database).into_iter().zip(files_of(&aside));
-    pairs.into_iter().try_for_each(|(from, to)| ignore_missing(std::fs::rename(from, to)))?;
+    pairs.into_iter().try_for_each(|(from, to)| ignore_missing(fs::rename(from, to)))?;
     Ok(aside)
 }
 

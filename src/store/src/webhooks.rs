@@ -4,9 +4,7 @@
 //! together, so each event leads to its notifications exactly once. The file contains the secrets
 //! with which they are signed, so only its owner can read it.
 
-use std::fs::{self, OpenOptions, Permissions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::{Connection, Row, Transaction};
 use svcfs_base::{Seq, Timestamp, TreePath, WebhookEvent};
@@ -150,7 +148,6 @@ pub struct StoredHooks {
 
 /// The file; it is created with the first webhook.
 pub struct HookFile {
-    path: PathBuf,
     database: SqliteFile,
 }
 
@@ -163,7 +160,7 @@ impl HookFile {
     pub fn open(file: &Path) -> Result<(Self, StoredHooks), StoreError> {
         let consequence = "its webhooks and waiting notifications are lost; register the webhooks again";
         let (database, stored) = SqliteFile::open_or_set_aside(file, &FORMAT, read_all, consequence)?;
-        Ok((Self { path: file.to_owned(), database }, stored))
+        Ok((Self { database }, stored))
     }
 
     /// Makes changes, all or none, with one flush.
@@ -171,11 +168,7 @@ impl HookFile {
     /// # Errors
     /// [`StoreError`] of the database; nothing has changed then.
     pub fn write(&self, writes: &[HookWrite]) -> Result<(), StoreError> {
-        if self.database.is_missing() {
-            // The journal of SQLite gets the permissions of its database.
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
-            fs::set_permissions(&self.path, Permissions::from_mode(0o600))?;
-        }
+        self.database.create_private()?;
         self.database.in_transaction(|transaction| writes.iter().try_for_each(|write| apply(transaction, write)))
     }
 

@@ -11,11 +11,13 @@ pub(super) fn first_half(hasher: Sha256) -> [u8; 16] {
 }
 
 /// The hash of an operation, its arguments and what the caller requires. The order of members does
-/// not matter. Contents are hashed where they are, without a copy.
+/// not matter. Contents are hashed where they are, without a copy. The id of the request is part of
+/// it and not stored, so that a stored hash does not help to guess arguments, such as a password.
 pub(super) fn hash(operation: &str, caller: &Caller, arguments: &Value) -> [u8; 16] {
     let mut hasher = Hasher(Sha256::new());
-    let Caller { precondition, claim_fence, provenance, is_forced, .. } = caller;
+    let Caller { precondition, claim_fence, provenance, is_forced, request, .. } = caller;
     let provenance = provenance.as_ref().map(ToString::to_string);
+    hasher.add(request.as_ref().map_or("", |request| request.key.as_str()).as_bytes());
     hasher.add(operation.as_bytes());
     hasher.add(format!("{precondition:?} {claim_fence:?} {provenance:?} {is_forced}").as_bytes());
     add_value(&mut hasher, arguments);

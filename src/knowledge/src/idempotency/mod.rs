@@ -3,7 +3,8 @@
 //! Invariant: a change and the mark of its request are one record of the log, so a crash leaves
 //! both or none. The answer is stored when the change is done. A repeat gets that answer; if it was
 //! lost, because the server was stopped before it was stored, the repeat is answered from the log.
-//! A refused request leaves nothing, so that it can be corrected and sent again.
+//! A refused request leaves nothing, so that it can be corrected and sent again; so does a dry run,
+//! after which the change has the same id.
 
 mod answer;
 mod content;
@@ -130,7 +131,8 @@ pub fn run_once<T: RepeatableAnswer>(
     })?;
     let meta = cx.response_meta();
     let (parts, text) = answer::serialize(output, &meta)?;
-    if text.len() <= MAX_ANSWER_BYTES {
+    let is_dry_run = parts.output.get(DRY_RUN_KEY).is_some_and(|shown| *shown != Value::Bool(false));
+    if text.len() <= MAX_ANSWER_BYTES && !is_dry_run {
         let stored = StoredAnswer { mark, time: now, answer: text };
         if let Err(error) = answers.put(&stored, expired) {
             // The change is done: refusing now would be wrong, and a repeat finds it in the log.

@@ -34,6 +34,7 @@ impl OperationContext<'_> {
         let set = set.into();
         let applied = match self.dry_run.0.lock().as_mut() {
             Some(files) => {
+                drop(self.space.agent_limits.reserve(self, caller, &set)?);
                 let preview = self.space.vfs.preview(caller, set)?;
                 files.extend(preview.files);
                 let (seq, notes) = (self.space.vfs.last_seq(), preview.notes);

@@ -80,8 +80,11 @@ impl ActorCounters {
         self.delete_window.started_at.is_none() && self.rewrite_window.started_at.is_none()
     }
 
-    /// Removes from a set what is counted already, and pages of the agent itself.
+    /// Removes from a set what is counted already, and pages of the agent itself, which remain its
+    /// own under a new name.
     pub(super) fn retain_new(&self, set: &mut CountedSet) {
+        let own = set.renamed.iter().filter(|(from, _)| self.created.contains(from));
+        set.created.extend(own.map(|(_, to)| *to));
         set.rewritten.retain(|page| !self.rewritten.contains(page) && !self.created.contains(page));
         set.created.retain(|page| !self.created.contains(page));
         set.created.truncate(MAX_CREATED.saturating_sub(self.created.len()));
@@ -107,7 +110,7 @@ impl ActorCounters {
         self.created.extend(&set.created);
     }
 
-    /// Uncounts a set that was not made.
+    /// Uncounts a set that was not made. A window that began with it has not begun.
     pub(super) fn remove(&mut self, set: &CountedSet) {
         self.deleted = self.deleted.saturating_sub(set.deleted);
         for page in &set.rewritten {
@@ -115,6 +118,12 @@ impl ActorCounters {
         }
         for page in &set.created {
             self.created.remove(page);
+        }
+        if self.deleted == 0 && !self.delete_window.is_announced {
+            self.delete_window = LimitWindow::default();
+        }
+        if self.rewritten.is_empty() && self.created.is_empty() && !self.rewrite_window.is_announced {
+            self.rewrite_window = LimitWindow::default();
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Invariant: they protect pages of others from an agent that errs, not from an attacker. They are
 //! checked before the write path, so a refused change leaves nothing. Changes of drafts do not
-//! count: a draft is how an agent proposes more. The counters are in memory; a restart resets them.
+//! count: a draft is how an agent proposes more. A dry run is refused as its change would be, and
+//! does not count. The counters are in memory; a restart resets them.
 
 mod counters;
 #[cfg(test)]
@@ -60,6 +61,8 @@ struct CountedSet {
     rewritten: Vec<u64>,
     /// Hashes of new pages.
     created: Vec<u64>,
+    /// Hashes of old and new names.
+    renamed: Vec<(u64, u64)>,
 }
 
 impl LimitReservation<'_> {
@@ -169,12 +172,19 @@ fn count(cx: &OperationContext<'_>, set: &ChangeSet) -> CountedSet {
     let is_rename = set.changes.iter().any(|change| matches!(change, Change::Move { .. }));
     for change in &set.changes {
         match change {
-            Change::Move { from, .. } => counted.rewritten.push(hash(from)),
+            Change::Move { from, to, .. } => {
+                counted.rewritten.push(hash(from));
+                counted.renamed.push((hash(from), hash(to)));
+            }
             Change::Remove { path, .. } if !is_rename && counts(path) => counted.deleted += 1,
-            Change::Put { path, .. } if !is_rename && counts(path) => {
-                let exists = cx.space.vfs.stat(cx.caller.protocol, path).is_ok();
-                let pages = if exists { &mut counted.rewritten } else { &mut counted.created };
-                pages.push(hash(path));
+            Change::Put { path, content, .. } if !is_rename && counts(path) => {
+                let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
+                let is_same = || vfs.read(protocol, path).is_ok_and(|file| file.content == *content);
+                match vfs.stat(protocol, path).is_ok() {
+                    true if is_same() => {}
+                    true => counted.rewritten.push(hash(path)),
+                    false => counted.created.push(hash(path)),
+                }
             }
             Change::Remove { .. } | Change::Put { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => {}
         }
@@ -210,7 +220,7 @@ impl ReachedLimit {
         let wait = resets_at.duration_since(*now).as_secs().max(1);
         let (verb, participle, window) = kind.words();
         let proposal = match cx.settings().drafts.enabled {
-            true => "; to propose more for a review, create a draft with svc_draft_create and write into it",
+            true => "; to propose more, write into a draft of svc_draft_create, which a person reviews and merges",
             false => "",
         };
         let reset = match more > max {

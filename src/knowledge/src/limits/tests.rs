@@ -32,7 +32,10 @@ fn limited(outcome: Result<Value, Fault>) -> String {
 fn an_agent_may_delete_as_many_pages_as_the_limit_says() {
     let space = space("deletes_per_minute = 2");
     let delete = |caller: &Caller, page: usize| call(&space, caller, "delete", json!({ "path": format!("{page}.md") }));
+    let dry_run = |page: &str| call(&space, &agent("a"), "delete", json!({ "path": page, "dry_run": true }));
+    assert!((0..3).all(|_| dry_run("0.md").is_ok()), "a dry run does not count");
     assert!(delete(&agent("a"), 0).is_ok() && delete(&agent("a"), 1).is_ok());
+    limited(dry_run("2.md"));
     let message = limited(delete(&agent("a"), 2));
     for part in ["a may delete 2 pages a minute, has deleted 2", "1 more", "resets in", "svc_draft_create"] {
         assert!(message.contains(part), "{part}: {message}");
@@ -63,6 +66,9 @@ fn rewriting_counts_pages_of_others_once_each() {
     }
     assert!(limited(write("3.md", "# x\n")).contains("rewrite 3 pages an hour, has rewritten 3"));
     write("other.md", "# new\n").unwrap();
+    call(&space, &a, "rename", json!({ "from": "other.md", "to": "own.md" })).unwrap();
+    write("own.md", "# still of the agent\n").unwrap();
+    write("5.md", "# 5\n").unwrap();
     call(&space, &a, "append", json!({ "path": "3.md", "content": "more" })).unwrap();
     limited(call(&space, &a, "rename", json!({ "from": "4.md", "to": "moved.md" })));
     let bulk = |paths: &[&str]| {
