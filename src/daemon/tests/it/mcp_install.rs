@@ -135,3 +135,24 @@ fn an_agent_uses_a_server_elsewhere_through_its_standard_input() {
     let answers = talk(at_home(&place, &["--remote", &url]), &messages());
     assert!(answers.len() == 3 && answers[2]["error"]["message"].as_str().unwrap().contains("cannot be reached"));
 }
+
+#[test]
+fn a_subscription_delays_neither_other_requests_nor_the_end_of_standard_input() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let of = |id: u64, method: &str, mut params: Value| {
+        params["_meta"] = meta.clone();
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    };
+    let resources = json!({ "notifications": { "resourceSubscriptions": ["svc://tree/"] } });
+    let mut messages: Vec<Value> = (100..140).map(|id| of(id, "subscriptions/listen", resources.clone())).collect();
+    messages.push(of(1, "tools/list", json!({})));
+    let answers = talk(at_home(&place, &["--remote", server.url()]), &messages);
+    assert!(answers.iter().any(|answer| answer["id"] == 1 && answer["result"]["tools"].is_array()), "{answers:?}");
+    server.stop();
+}
