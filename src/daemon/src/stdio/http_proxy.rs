@@ -197,7 +197,7 @@ impl HttpProxy {
         let (status, mut body) = (answer.status, Vec::new());
         let read = answer.body.take(MAX_ANSWER_BYTES).read_to_end(&mut body);
         read.map_err(|error| format!("{}: the answer ended early: {error}", self.endpoint))?;
-        if body.trim_ascii().is_empty() && status.is_success() {
+        if body.trim_ascii().is_empty() && status.is_success() && request_id(message).is_none() {
             return Ok(());
         }
         match serde_json::from_slice::<Value>(&body) {
@@ -275,7 +275,11 @@ impl HttpProxy {
 
     /// What a response says that is no message.
     fn refusal(&self, status: StatusCode, body: Option<&Value>) -> String {
-        let reason = body.and_then(|body| body["error"].as_str()).unwrap_or("this is not an MCP endpoint of svcfs");
+        let reason = match body.and_then(|body| body["error"].as_str()) {
+            Some(reason) => reason,
+            None if status.is_server_error() => "the answer is that of a proxy; is the server running?",
+            None => "this is not an MCP endpoint of svcfs",
+        };
         let advice = match (status, self.has_key) {
             (StatusCode::UNAUTHORIZED, false) => {
                 format!("; give a key with --token-file or ${}", credentials::VARIABLE)

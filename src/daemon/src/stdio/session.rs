@@ -97,6 +97,8 @@ struct PendingLine {
     line: Bytes,
     is_batch: bool,
     is_repeatable: bool,
+    /// Whether it lasts until it is cancelled: the end of the agent does not wait for it.
+    is_stream: bool,
     /// Whether the process that has the root may have read it.
     is_sent: bool,
     retries: u32,
@@ -165,12 +167,14 @@ impl AgentSession {
             messages.iter().filter(|message| message.method.is_some() && message.id.is_some()).collect();
         if !requests.is_empty() {
             let is_repeatable = requests.iter().all(|message| is_repeatable(message));
+            let is_stream = requests.iter().all(|message| message.method.as_deref() == Some("subscriptions/listen"));
             let ids = requests.iter().filter_map(|message| message.id.clone()).collect();
             self.pending.push(PendingLine {
                 ids,
                 line: line.clone(),
                 is_batch,
                 is_repeatable,
+                is_stream,
                 is_sent: true,
                 retries: 0,
             });
@@ -219,9 +223,9 @@ impl AgentSession {
         }
     }
 
-    /// Whether requests are not answered.
-    pub const fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+    /// Whether requests are not answered, besides subscriptions.
+    pub fn has_pending(&self) -> bool {
+        self.pending.iter().any(|pending| !pending.is_stream)
     }
 
     /// The handshake for a new connection, if the agent has completed it. Its answer is awaited
