@@ -21,6 +21,7 @@ case "${1:-}" in
     -h | --help) usage && exit ;;
 esac
 
+[[ -z ${1:-} ]] || set -- "$(realpath "$1")"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/prerequisites.sh
 source scripts/prerequisites.sh

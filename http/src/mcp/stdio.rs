@@ -28,6 +28,9 @@ const QUEUE_MESSAGES: usize = 16;
 /// How long requests in flight may take after the last message; `rmcp` then waits 5 s more.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// The method whose reply comes when the subscription ends.
+const SUBSCRIBE: &str = "subscriptions/listen";
+
 /// How long the last line may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -38,7 +41,7 @@ type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 pub(super) struct StdioTransport<W> {
     output: Arc<Mutex<StdioOutput<W>>>,
     messages: mpsc::Receiver<IncomingMessage>,
-    /// Number of requests in flight.
+    /// Number of requests in flight, without those that last until they are cancelled.
     in_flight: watch::Receiver<usize>,
     /// Until when they are waited for, once there are no more messages.
     reply_deadline: Option<Instant>,
@@ -132,8 +135,9 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
 struct StdioOutput<W> {
     writer: Option<W>,
     batches: Vec<PendingBatch>,
-    in_flight: Vec<RequestId>,
-    /// Announces the number of requests in flight.
+    /// With each, whether it lasts until it is cancelled.
+    in_flight: Vec<(RequestId, bool)>,
+    /// Announces the number of the others.
     count: watch::Sender<usize>,
 }
 
@@ -146,17 +150,22 @@ struct PendingBatch {
 
 impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
     /// Records a request.
-    fn start(&mut self, id: RequestId) {
-        self.in_flight.push(id);
-        self.count.send_replace(self.in_flight.len());
+    fn start(&mut self, id: RequestId, is_stream: bool) {
+        self.in_flight.push((id, is_stream));
+        self.announce_count();
     }
 
     /// Removes a request: no reply will follow.
     fn finish(&mut self, id: Option<&RequestId>) {
-        if let Some(index) = self.in_flight.iter().position(|started| Some(started) == id) {
+        if let Some(index) = self.in_flight.iter().position(|(started, _)| Some(started) == id) {
             self.in_flight.swap_remove(index);
-            self.count.send_replace(self.in_flight.len());
+            self.announce_count();
         }
+    }
+
+    fn announce_count(&self) {
+        let count = self.in_flight.iter().filter(|(_, is_stream)| !is_stream).count();
+        self.count.send_replace(count);
     }
 
     /// Closes the output, after the last line if all requests are answered.
@@ -291,7 +300,7 @@ async fn handle_line<W: AsyncWrite + Send + Unpin>(
             output.remove_pending(id).await?;
         }
         if let JsonRpcMessage::Request(request) = &message {
-            output.lock().await.start(request.id.clone());
+            output.lock().await.start(request.id.clone(), request.request.method() == SUBSCRIBE);
         }
         messages.send(message).await.map_err(|_| closed())?;
     }

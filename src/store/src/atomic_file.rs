@@ -28,7 +28,8 @@ pub fn replace_file(path: &Path, content: &[u8], rights: FileRights) -> io::Resu
         Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
         existing => existing?,
     };
-    let temporary = path.with_added_extension("new");
+    // The file may be of another program, which has files of its own beside it.
+    let temporary = path.with_added_extension("svcfs-new");
     // A file of a killed process may be readable by other users.
     remove_if_present(&temporary)?;
     with_temporary(&temporary, || {
@@ -140,7 +141,7 @@ mod tests {
         let path = folder.path().join("state");
         let count = || fs::read_dir(folder.path()).unwrap().count();
         for rights in [FileRights::Preserve, FileRights::Mode(0o600)] {
-            fs::write(folder.path().join("state.new"), "of a killed process").unwrap();
+            fs::write(folder.path().join("state.svcfs-new"), "of a killed process").unwrap();
             replace_file(&path, b"new", rights).unwrap();
             assert_eq!((fs::read(&path).unwrap().as_slice(), count()), (&b"new"[..], 1), "{rights:?}");
             fs::remove_file(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Agents at work over MCP: many at a time, and what they are told when they make mistakes.
+//! Agents at work over MCP: many at a time, and the texts of their failures.
 
 mod fleet;
 mod mistakes;

@@ -88,7 +88,8 @@ impl McpArgs {
         if let Some(url) = remote {
             let key = credentials::load(token_file.as_deref())?;
             let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
-            let proxy = HttpProxy::new(mcp_clients::endpoint(&url, None), key.as_deref(), space.as_deref())?;
+            let proxy =
+                HttpProxy::new(mcp_clients::endpoint(&url, profile.as_deref()), key.as_deref(), space.as_deref())?;
             return proxy.run(signals::listen(false)?);
         }
         let root = root.find()?;

@@ -1,5 +1,6 @@
 //! `svcfs mcp install` and `svcfs mcp uninstall`
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, fs, io};
@@ -138,9 +139,17 @@ impl EntrySelector {
             Some(project) => ConfigLevel::Project(project),
             None => ConfigLevel::User(&variable),
         };
+        if let Some(project) = self.project.as_deref().filter(|project| !project.is_dir()) {
+            let message = format!("there is no directory `{}`", project.display());
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
+        }
         let path = self.client.file(level).map_err(|error| CommandFailure::new(ExitStatus::Usage, error))?;
         let path = std::path::absolute(path).context("the current directory does not exist any more")?;
         let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+                let message = format!("`{}` is a link to a file that does not exist; create that file", path.display());
+                return Err(CommandFailure::saying(ExitStatus::Refused, message));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             outcome => Some(outcome.with_context(|| format!("cannot read `{}`", path.display()))?),
         };
@@ -158,10 +167,21 @@ impl ClientFile {
         CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(error).context(message))
     }
 
+    /// The text with an entry.
+    fn with_entry(&self, name: &str, entry: &Value) -> Result<String, CommandFailure> {
+        mcp_clients::set_entry(self.client, self.text(), name, entry).map_err(|error| self.failure(error))
+    }
+
     /// Copies the file beside it and replaces it; returns the path of the copy.
     fn replace(&self, text: &str) -> Result<Option<PathBuf>, CommandFailure> {
         let Self { path, text: before, .. } = self;
         let cannot_write = || format!("cannot write `{}`", path.display());
+        // Clients write their files, too, while they run.
+        if fs::read_to_string(path).ok() != *before {
+            let message =
+                format!("another program has changed `{}` in the meantime; run the command again", path.display());
+            return Err(CommandFailure::saying(ExitStatus::Refused, message));
+        }
         let Some(before) = before else {
             let folder = path.parent().unwrap_or(path);
             fs::create_dir_all(folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
@@ -170,11 +190,22 @@ impl ClientFile {
             return Ok(None);
         };
         let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let backup = path.with_added_extension(format!("svcfs-{seconds}.bak"));
+        let backups = (seconds..).map(|seconds| path.with_added_extension(format!("svcfs-{seconds}.bak")));
+        let backup =
+            backups.take(1000).find(|backup| !backup.exists()).unwrap_or_else(|| path.with_added_extension("bak"));
         create_file(&backup, before.as_bytes(), 0o600)
             .with_context(|| format!("cannot write the backup `{}`", backup.display()))?;
         replace_file(path, text.as_bytes(), FileRights::Preserve).with_context(cannot_write)?;
         Ok(Some(backup))
+    }
+
+    /// Warns of a key in a file that was readable by others before.
+    fn warn_if_public(&self) {
+        let path = &self.path;
+        if fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
+            let path = path.display();
+            output::complain(&format!("svcfs: other users may read the key in `{path}`; `chmod 600` prevents that"));
+        }
     }
 }
 
@@ -207,8 +238,9 @@ impl InstallArgs {
             let entry = self.entry(&plan, plan.placeholder())?;
             return self.print_plan(&file, (&name, &entry), existing.is_some());
         }
-        if let (Some(existing), EntryPlan::Root(_)) = (&existing, &plan)
-            && *existing == self.entry(&plan, None)?
+        if let Some(existing) = &existing
+            && !matches!(plan, EntryPlan::Server { key: KeyPlan::Create(..), .. })
+            && *existing == self.entry(&plan, plan.given_key())?
         {
             return self.report(&file, (&name, "unchanged"), (None, None));
         }
@@ -219,6 +251,8 @@ impl InstallArgs {
             );
             return Err(CommandFailure::saying(ExitStatus::Refused, message));
         }
+        // A file that cannot be edited is refused before there is a key for it.
+        file.with_entry(&name, &self.entry(&plan, plan.placeholder())?)?;
         let (key, created) = match &plan {
             EntryPlan::Server { key: KeyPlan::Create(root, scope), .. } => {
                 let actor = format!("agent:{}", self.target.client.id());
@@ -227,13 +261,19 @@ impl InstallArgs {
                 let created = token::create_key(root, &request)?;
                 (Some(created.key.clone()), Some(created))
             }
-            EntryPlan::Server { key: KeyPlan::Given(key), .. } => (Some(key.clone()), None),
-            EntryPlan::Server { key: KeyPlan::None, .. } | EntryPlan::Root(_) => (None, None),
+            plan => (plan.given_key().map(str::to_owned), None),
         };
         let entry = self.entry(&plan, key.as_deref())?;
-        let text = mcp_clients::set_entry(file.client, file.text(), &name, &entry);
-        let text = text.map_err(|error| file.failure(error))?;
-        let backup = file.replace(&text)?;
+        let written = file.with_entry(&name, &entry).and_then(|text| file.replace(&text));
+        let backup = written.inspect_err(|_| {
+            if let (EntryPlan::Server { key: KeyPlan::Create(root, _), .. }, Some(created)) = (&plan, &created) {
+                // The first error is the meaningful one.
+                let _revoked = token::revoke_key(root, &created.id);
+            }
+        })?;
+        if key.is_some() {
+            file.warn_if_public();
+        }
         let action = if existing.is_some() { "replaced" } else { "added" };
         self.report(&file, (&name, action), (backup.as_deref(), created.as_ref().map(|created| created.id.as_str())))?;
         created.map_or(Ok(()), |created| created.reloaded.map(drop))
@@ -365,6 +405,14 @@ impl InstallArgs {
 }
 
 impl EntryPlan {
+    /// The key of the user.
+    fn given_key(&self) -> Option<&str> {
+        match self {
+            Self::Server { key: KeyPlan::Given(key), .. } => Some(key.as_str()),
+            Self::Server { key: KeyPlan::None | KeyPlan::Create(..), .. } | Self::Root(_) => None,
+        }
+    }
+
     /// The key that --dry-run shows.
     fn placeholder(&self) -> Option<&str> {
         match self {

@@ -73,6 +73,7 @@ pub enum ClientFileError {
 /// # Errors
 /// `Syntax`, `NotAnObject`.
 pub fn find_entry(client: McpClient, text: &str, name: &str) -> Result<Option<Value>, ClientFileError> {
+    let (_mark, text) = split_mark(text);
     if client.is_toml() { toml_file::find(text, name) } else { json_file::find(text, client, name) }
 }
 
@@ -81,7 +82,10 @@ pub fn find_entry(client: McpClient, text: &str, name: &str) -> Result<Option<Va
 /// # Errors
 /// [`ClientFileError`]; nothing is changed then.
 pub fn set_entry(client: McpClient, text: &str, name: &str, entry: &Value) -> Result<String, ClientFileError> {
-    if client.is_toml() { toml_file::set(text, name, entry) } else { json_file::set(text, client, name, entry) }
+    let (mark, text) = split_mark(text);
+    let changed =
+        if client.is_toml() { toml_file::set(text, name, entry) } else { json_file::set(text, client, name, entry) };
+    changed.map(|changed| format!("{mark}{changed}"))
 }
 
 /// The text without the entry of a name.
@@ -89,18 +93,31 @@ pub fn set_entry(client: McpClient, text: &str, name: &str, entry: &Value) -> Re
 /// # Errors
 /// [`ClientFileError`]; nothing is changed then.
 pub fn remove_entry(client: McpClient, text: &str, name: &str) -> Result<String, ClientFileError> {
-    if client.is_toml() { toml_file::remove(text, name) } else { json_file::remove(text, client, name) }
+    let (mark, text) = split_mark(text);
+    let changed = if client.is_toml() { toml_file::remove(text, name) } else { json_file::remove(text, client, name) };
+    changed.map(|changed| format!("{mark}{changed}"))
+}
+
+/// Separates the byte order mark, which editors on Windows write.
+fn split_mark(text: &str) -> (&str, &str) {
+    const MARK: char = '\u{feff}';
+    text.split_at(if text.starts_with(MARK) { MARK.len_utf8() } else { 0 })
 }
 
 /// The URL of the MCP endpoint of a server, which may be given with the path; with a profile, that
 /// of its tool list.
 pub fn endpoint(url: &str, profile: Option<&str>) -> String {
     let url = url.trim_end_matches('/');
-    let endpoint = match url.find("/mcp") {
-        Some(at) if matches!(url.as_bytes().get(at + 4), None | Some(b'/')) => url.to_owned(),
-        _ => format!("{url}/mcp"),
+    // The name of the host may be `mcp`, too.
+    let host = url.find("://").map_or(0, |at| at + "://".len());
+    let (origin, path) = url.split_at(url[host..].find('/').map_or(url.len(), |at| host + at));
+    let path = match path.find("/mcp/x/") {
+        Some(at) if profile.is_some() => &path[..at + "/mcp".len()],
+        _ => path,
     };
-    profile.map_or(endpoint.clone(), |profile| format!("{endpoint}/x/{profile}"))
+    let mcp = if path.split('/').any(|segment| segment == "mcp") { "" } else { "/mcp" };
+    let profile = profile.map(|profile| format!("/x/{profile}")).unwrap_or_default();
+    format!("{origin}{path}{mcp}{profile}")
 }
 
 /// The key in an entry, wherever a client has it.

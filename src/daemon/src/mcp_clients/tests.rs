@@ -76,6 +76,32 @@ fn an_entry_is_written_into_a_new_or_nearly_empty_file() {
 }
 
 #[test]
+fn byte_order_marks_and_line_ends_stay() {
+    for (client, before) in [
+        (McpClient::Cursor, "\u{feff}{\r\n  \"a\": 1\r\n}\r\n"),
+        (McpClient::Codex, "\u{feff}x = 1\r\n\r\n[y]\r\nz = 1\r\n"),
+    ] {
+        let after = set_entry(client, before, "notes", &client.entry(&stdio(None))).unwrap();
+        assert!(after.starts_with('\u{feff}') && find_entry(client, &after, "notes").unwrap().is_some(), "{after:?}");
+        assert_eq!(after.matches('\n').count(), after.matches("\r\n").count(), "{after:?}");
+        let removed = remove_entry(client, &after, "notes").unwrap();
+        assert!(removed.starts_with('\u{feff}') && removed.contains("\r\n"), "{removed:?}");
+    }
+}
+
+#[test]
+fn comments_of_toml_stay_where_they_are() {
+    let entry = McpClient::Codex.entry(&stdio(None));
+    let set = |before: &str, name: &str| set_entry(McpClient::Codex, before, name, &entry).unwrap();
+    let inside = "[mcp_servers.a]\ncommand = \"x\"\n\n[tui]\nz = 1\n# end\n";
+    assert!(set(inside, "notes").ends_with("[tui]\nz = 1\n# end\n"), "{}", set(inside, "notes"));
+    let inline = "mcp_servers = { a = { command = \"x\" } }\n# end\n";
+    assert!(set(inline, "notes").ends_with("# end\n"), "{}", set(inline, "notes"));
+    let above = "[mcp_servers.a]\ncommand = \"x\"\n\n# about b\n[mcp_servers.b]\ncommand = \"y\"\n";
+    assert!(set(above, "b").contains("# about b\n[mcp_servers.b]\n"), "{}", set(above, "b"));
+}
+
+#[test]
 fn a_file_of_another_form_is_not_changed() {
     for (client, text) in [
         (McpClient::ClaudeCode, "{ \"mcpServers\": [] }"),
@@ -130,6 +156,10 @@ fn the_endpoint_of_a_server() {
         ("https://n.example/notes", Some("read/readonly"), "https://n.example/notes/mcp/x/read/readonly"),
         ("https://n.example/mcp/x/core", None, "https://n.example/mcp/x/core"),
         ("https://n.example/mcpx", None, "https://n.example/mcpx/mcp"),
+        ("https://n.example/mcpx/mcp", None, "https://n.example/mcpx/mcp"),
+        ("https://n.example/mcp/x/core", Some("full"), "https://n.example/mcp/x/full"),
+        ("http://mcp", Some("core"), "http://mcp/mcp/x/core"),
+        ("http://mcp/notes", None, "http://mcp/notes/mcp"),
     ] {
         assert_eq!(endpoint(url, profile), expected);
     }

@@ -34,14 +34,20 @@ pub(super) fn set(text: &str, name: &str, entry: &Value) -> Result<String, Clien
         table.insert(member, to_item(content));
     }
     let is_new = !servers.contains_key(name);
-    if is_new && !comments.trim().is_empty() {
-        table.decor_mut().set_prefix(format!("{comments}\n"));
+    if let Some(old) = servers.get(name).and_then(Item::as_table) {
+        *table.decor_mut() = old.decor().clone();
     }
+    let body = table.to_string();
     servers.insert(name, Item::Table(table));
-    if is_new {
+    let is_last = document.to_string().strip_suffix(comments.as_str()).is_some_and(|above| above.ends_with(&body));
+    if is_new && is_last {
         document.set_trailing("");
+        let added = document.get_mut(CONTAINER).and_then(|servers| servers.get_mut(name)).and_then(Item::as_table_mut);
+        if let (Some(added), false) = (added, comments.trim().is_empty()) {
+            added.decor_mut().set_prefix(format!("{comments}\n"));
+        }
     }
-    let changed = document.to_string();
+    let changed = with_line_ends_of(text, document.to_string());
     let is_same = find(&changed, name)?.as_ref() == Some(entry) && same_beside(text, &changed, name)?;
     if is_same { Ok(changed) } else { Err(ClientFileError::Unsafe) }
 }
@@ -58,8 +64,14 @@ pub(super) fn remove(text: &str, name: &str) -> Result<String, ClientFileError> 
         let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
         document.set_trailing(format!("{comments}{trailing}"));
     }
-    let changed = document.to_string();
+    let changed = with_line_ends_of(text, document.to_string());
     if same_beside(text, &changed, name)? { Ok(changed) } else { Err(ClientFileError::Unsafe) }
+}
+
+/// A changed text, which has the line ends of the parser, with those of the original.
+fn with_line_ends_of(text: &str, changed: String) -> String {
+    let has_crlf = text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count();
+    if has_crlf { changed.replace("\r\n", "\n").replace('\n', "\r\n") } else { changed }
 }
 
 /// Whether two texts differ in the entry only.

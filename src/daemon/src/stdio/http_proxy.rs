@@ -1,7 +1,7 @@
 //! Carries the messages of an agent to a server over HTTP.
 //!
-//! Invariant: each request gets one answer, also when the server cannot be reached: the agent must
-//! not wait forever.
+//! Invariant: each request that is not cancelled gets one answer, also when the server cannot be
+//! reached: the agent must not wait forever.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::{NetError, StreamingClient};
 use tokio::io::stdin;
@@ -41,6 +42,7 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const SPACE: HeaderName = HeaderName::from_static("x-svc-space");
 
+
 /// Member of `_meta` with the version of a request, from 2026-07-28 on.
 const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
 
@@ -52,6 +54,8 @@ pub struct HttpProxy {
     has_key: bool,
     /// The version that `initialize` agreed on, and the session, if the server has one.
     session: Mutex<(Option<HeaderValue>, Option<HeaderValue>)>,
+    /// The requests that are neither answered nor cancelled.
+    open: Mutex<Vec<Value>>,
     output: Mutex<io::Stdout>,
 }
 
@@ -78,8 +82,8 @@ impl HttpProxy {
             headers.insert(SPACE, HeaderValue::from_str(space).map_err(|_| unusable("name of the space"))?);
         }
         let client = StreamingClient::new(ANSWER_TIMEOUT, READ_TIMEOUT);
-        let (session, output) = (Mutex::default(), Mutex::new(io::stdout()));
-        Ok(Self { client, endpoint, headers, has_key: key.is_some(), session, output })
+        let (session, open, output) = (Mutex::default(), Mutex::default(), Mutex::new(io::stdout()));
+        Ok(Self { client, endpoint, headers, has_key: key.is_some(), session, open, output })
     }
 
     /// Serves the agent until it closes standard input, or a signal.
@@ -108,20 +112,23 @@ impl HttpProxy {
             let is_complete = svcfs_http::next_line(&mut input, &mut line).await.map_err(|error| {
                 CommandFailure::saying(ExitStatus::Failed, format!("standard input cannot be read: {error}"))
             })?;
-            if !line.trim_ascii().is_empty() {
+            let head = MessageHead::of(&line);
+            self.track(&head);
+            let proxy = Arc::clone(&self);
+            if head.method == LISTEN {
+                // It lasts until it is cancelled or the process ends: other requests, and the end,
+                // must not wait for it.
+                drop(tokio::task::spawn_blocking(move || proxy.forward(&line)));
+            } else if !line.trim_ascii().is_empty() {
                 let place = Arc::clone(&places).acquire_owned().await;
-                let is_handshake = is_method(&line, "initialize");
-                // No answer to it is awaited when the agent closes its side.
-                let is_endless = is_method(&line, LISTEN);
-                let proxy = Arc::clone(&self);
                 let request = tokio::task::spawn_blocking(move || {
                     let _place = place;
                     proxy.forward(&line);
                 });
-                if is_handshake {
+                if head.method == "initialize" {
                     // Later requests need the version that it agrees on.
                     let _panicked = request.await;
-                } else if !is_endless {
+                } else {
                     requests.spawn(request);
                 }
             }
@@ -131,6 +138,24 @@ impl HttpProxy {
                 return Ok(());
             }
         }
+    }
+
+    /// Records that a request is open, or cancelled.
+    fn track(&self, head: &MessageHead) {
+        match (head.method.as_str(), &head.id, &head.params) {
+            ("notifications/cancelled", _, Some(CancelParams { request_id: Some(id) })) => self.close(id),
+            ("", ..) | (_, None, _) => {}
+            (_, Some(id), _) => self.open.lock().push(id.clone()),
+        }
+    }
+
+    fn close(&self, id: &Value) {
+        self.open.lock().retain(|open| open != id);
+    }
+
+    /// Whether the answer to a request is still wanted; true for other messages.
+    fn is_open(&self, message: &Value) -> bool {
+        request_id(message).is_none_or(|id| self.open.lock().contains(&id))
     }
 
     /// Sends one line and writes the answers to it.
@@ -151,6 +176,7 @@ impl HttpProxy {
             }
             ids.iter().for_each(|id| self.write(&rpc_error(SERVER_ERROR, &reason, id)));
         }
+        request_id(&message).iter().for_each(|id| self.close(id));
     }
 
     fn exchange(&self, line: &[u8], message: &Value) -> Result<(), String> {
@@ -170,7 +196,7 @@ impl HttpProxy {
         let (status, mut body) = (answer.status, Vec::new());
         let read = answer.body.take(MAX_ANSWER_BYTES).read_to_end(&mut body);
         read.map_err(|error| format!("{}: the answer ended early: {error}", self.endpoint))?;
-        if body.trim_ascii().is_empty() && status.is_success() {
+        if body.trim_ascii().is_empty() && status.is_success() && request_id(message).is_none() {
             return Ok(());
         }
         match serde_json::from_slice::<Value>(&body) {
@@ -187,14 +213,21 @@ impl HttpProxy {
     fn copy_events(&self, request: &Value, body: impl Read) -> Result<(), String> {
         let mut reader = BufReader::new(body);
         let (mut line, mut data) = (String::new(), String::new());
-        loop {
+        let mut is_answered = request_id(request).is_none();
+        // The end of the connection is what cancels a request over HTTP.
+        while self.is_open(request) {
             line.clear();
-            let count = reader.by_ref().take(MAX_ANSWER_BYTES).read_line(&mut line);
-            let count = count.map_err(|error| format!("{}: the stream ended early: {error}", self.endpoint))?;
+            let count = match reader.by_ref().take(MAX_ANSWER_BYTES).read_line(&mut line) {
+                Err(error) if !is_answered => {
+                    return Err(format!("{}: the stream ended early: {error}", self.endpoint));
+                }
+                outcome => outcome.unwrap_or_default(),
+            };
             let text = line.trim_end_matches(['\r', '\n']);
             if text.is_empty() && !data.is_empty() {
                 match serde_json::from_str::<Value>(&data) {
                     Ok(message) => {
+                        is_answered |= message.get("method").is_none();
                         self.note_version(request, &message);
                         self.write(&message);
                     }
@@ -205,10 +238,14 @@ impl HttpProxy {
                 data.push_str(part.strip_prefix(' ').unwrap_or(part));
                 data.push('\n');
             }
+            if count == 0 && !is_answered {
+                return Err(format!("{}: the stream ended without an answer", self.endpoint));
+            }
             if count == 0 {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// The headers of a message: version, session, and from 2026-07-28 on method and name.
@@ -237,7 +274,11 @@ impl HttpProxy {
 
     /// What a response says that is no message.
     fn refusal(&self, status: StatusCode, body: Option<&Value>) -> String {
-        let reason = body.and_then(|body| body["error"].as_str()).unwrap_or("this is not an MCP endpoint of svcfs");
+        let reason = match body.and_then(|body| body["error"].as_str()) {
+            Some(reason) => reason,
+            None if status.is_server_error() => "the answer is that of a proxy; is the server running?",
+            None => "this is not an MCP endpoint of svcfs",
+        };
         let advice = match (status, self.has_key) {
             (StatusCode::UNAUTHORIZED, false) => {
                 format!("; give a key with --token-file or ${}", credentials::VARIABLE)
@@ -255,14 +296,29 @@ impl HttpProxy {
     }
 }
 
-/// Whether a line is a message of this method.
-fn is_method(line: &[u8], method: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head<'m> {
-        #[serde(borrow)]
-        method: std::borrow::Cow<'m, str>,
+/// The members of a message that the proxy needs before it is sent.
+#[derive(Default, Deserialize)]
+struct MessageHead {
+    #[serde(default)]
+    method: String,
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    params: Option<CancelParams>,
+}
+
+/// The parameters of `notifications/cancelled`.
+#[derive(Deserialize)]
+struct CancelParams {
+    #[serde(default, rename = "requestId")]
+    request_id: Option<Value>,
+}
+
+impl MessageHead {
+    /// That of a line; an empty one for a batch, and for a text that is not a message.
+    fn of(line: &[u8]) -> Self {
+        serde_json::from_slice(line).unwrap_or_default()
     }
-    serde_json::from_slice::<Head<'_>>(line).is_ok_and(|head| head.method == method)
 }
 
 /// The id of a request; none for a notification or an answer.

@@ -238,9 +238,9 @@ impl AgentSession {
         endless.flat_map(|pending| pending.ids).map(cancel).collect()
     }
 
-    /// Whether requests are not answered.
-    pub const fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+    /// Whether requests are not answered, besides subscriptions.
+    pub fn has_pending(&self) -> bool {
+        self.pending.iter().any(|pending| !pending.is_endless)
     }
 
     /// The handshake for a new connection, if the agent has completed it. Its answer is awaited

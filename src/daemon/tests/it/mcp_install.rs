@@ -50,6 +50,7 @@ fn each_client_is_set_up_once_and_removed() {
         let forced = ["install", client, "--remote", "http://127.0.0.1:9", "--name", "kb", "--force"];
         let replaced = json_of(&place, &forced);
         assert_eq!(replaced["action"], "replaced");
+        assert_eq!(json_of(&place, &forced[..6])["action"], "unchanged");
         assert_eq!(std::fs::read_to_string(replaced["backup"].as_str().unwrap()).unwrap(), shown);
         assert!(std::fs::read_to_string(file).unwrap().contains("http://127.0.0.1:9/mcp"));
         assert_eq!(json_of(&place, &["uninstall", client, "--root", &root])["action"], "removed");
@@ -83,6 +84,43 @@ fn a_key_of_a_scope_is_created_where_the_server_needs_keys() {
     assert_eq!((&removed["revoked"], &removed["key"]), (&json!(true), &added["key"]));
     assert_eq!(status("GET", "/api/svc/tree"), 401);
     server.stop();
+}
+
+#[test]
+fn nothing_is_written_or_created_where_the_file_cannot_be_edited() {
+    let place = Place::with_root();
+    let root = place.at("kb");
+    svcfs(&["token", "create", "--root", &root, "--scope", "admin"]).assert().success();
+    let server = Running::serve(&root, &[]);
+    let folder = place.path("home/.cursor");
+    std::fs::create_dir_all(&folder).unwrap();
+    let keys = place.read("kb/.svc/config.toml");
+    std::fs::write(folder.join("mcp.json"), r#"{"mcpServers":{}, "mcpServers":{"a":1}}"#).unwrap();
+    let (code, _, error) = run(&place, &["install", "cursor", "--root", &root, "--scope", "read"]);
+    assert!(code == 3 && error.contains("cannot be edited safely"), "{error}");
+    std::fs::remove_file(folder.join("mcp.json")).unwrap();
+    std::os::unix::fs::symlink("none.json", folder.join("mcp.json")).unwrap();
+    let (code, _, error) = run(&place, &["install", "cursor", "--root", &root, "--scope", "read"]);
+    assert!(code == 3 && error.contains("does not exist"), "{error}");
+    assert_eq!(place.read("kb/.svc/config.toml"), keys, "a key that no client has");
+    let (code, _, error) = run(&place, &["install", "cursor", "--root", &root, "--project", &place.at("none")]);
+    assert!(code == 2 && error.contains("no directory"), "{error}");
+    server.stop();
+}
+
+#[test]
+fn each_edit_has_a_backup_of_its_own_and_other_files_stay() {
+    let place = Place::with_root();
+    let folder = place.path("home/.codex");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), "x = 1\n").unwrap();
+    std::fs::write(folder.join("config.toml.new"), "mine").unwrap();
+    for name in ["a", "b"] {
+        let before = std::fs::read_to_string(folder.join("config.toml")).unwrap();
+        let added = json_of(&place, &["install", "codex", "--root", &place.at("kb"), "--name", name]);
+        assert_eq!(std::fs::read_to_string(added["backup"].as_str().unwrap()).unwrap(), before);
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("config.toml.new")).unwrap(), "mine");
 }
 
 /// The answers to messages of an agent over standard input, by id.
@@ -134,4 +172,25 @@ fn an_agent_uses_a_server_elsewhere_through_its_standard_input() {
     server.stop();
     let answers = talk(at_home(&place, &["--remote", &url]), &messages());
     assert!(answers.len() == 3 && answers[2]["error"]["message"].as_str().unwrap().contains("cannot be reached"));
+}
+
+#[test]
+fn a_subscription_delays_neither_other_requests_nor_the_end_of_standard_input() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let of = |id: u64, method: &str, mut params: Value| {
+        params["_meta"] = meta.clone();
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    };
+    let resources = json!({ "notifications": { "resourceSubscriptions": ["svc://tree/"] } });
+    let mut messages: Vec<Value> = (100..140).map(|id| of(id, "subscriptions/listen", resources.clone())).collect();
+    messages.push(of(1, "tools/list", json!({})));
+    let answers = talk(at_home(&place, &["--remote", server.url()]), &messages);
+    assert!(answers.iter().any(|answer| answer["id"] == 1 && answer["result"]["tools"].is_array()), "{answers:?}");
+    server.stop();
 }

@@ -141,6 +141,16 @@ fn a_cancelled_request_is_forgotten() {
 }
 
 #[test]
+fn a_subscription_is_repeated_but_not_waited_for() {
+    let (mut session, ..) = session();
+    let listen = line(&json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {} }));
+    session.send(&listen);
+    assert!(!session.has_pending());
+    assert_eq!(session.disconnect(), (ConnectionEnd::Lost, vec![]));
+    assert_eq!(session.resend_pending(), [listen]);
+}
+
+#[test]
 fn lines_that_are_no_messages_pass_unchanged() {
     let (mut session, ..) = session();
     for text in ["", "\n", "nonsense\n", "[", "[1, 2]\n", "null\n", "{}\n", "{\"params\": [1], \"id\": []}\n"] {
