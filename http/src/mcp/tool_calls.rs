@@ -171,9 +171,8 @@ impl McpHandler {
             None => format!("tools/list names them, and `{}` finds them", tool_search::SEARCH),
         };
         let (identity, selection) = (self.identity(context), self.selection(context));
-        let is_usable = |tool: &&ToolEntry| {
-            identity.as_ref().is_ok_and(|identity| may_use(tool, &identity.permissions, selection))
-        };
+        let is_usable =
+            |tool: &&ToolEntry| identity.as_ref().is_ok_and(|identity| may_use(tool, &identity.permissions, selection));
         let next = next_call::after_unknown_tool(nearest.filter(is_usable), name, arguments);
         let next = self.reachable(next, context);
         let message = format!("there is no tool `{}`; {hint}\n{next}", escape_unprintable(name));

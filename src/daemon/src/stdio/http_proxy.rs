@@ -42,7 +42,6 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const SPACE: HeaderName = HeaderName::from_static("x-svc-space");
 
-
 /// Member of `_meta` with the version of a request, from 2026-07-28 on.
 const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
 
