@@ -83,20 +83,24 @@ impl McpHandler {
         let Some(tool) = self.tools.find(&name) else {
             return Err(self.unknown_tool(&name, &arguments, &context));
         };
+        // The command line shows whole outputs, and its user needs no next call.
+        let is_for_agent = !wants_raw_output(&context.meta);
         let sent = SentCall::new(tool, &arguments);
         let audit_target = AuditTarget::of(&self.app, &context, ("tools/call", &name));
         request.arguments = Some(arguments);
         let outcome = self.call_confirmed(tool, request, (&context, audit_target.notes())).await;
         let refused = match &outcome {
-            Ok(CallToolResponse::Complete(result)) => {
+            Ok(CallToolResponse::Complete(result)) if is_for_agent => {
                 oversized::check(&sent, result).map(|(fault, next)| (fault, Some(self.reachable(next, &context))))
             }
             // Questions to the user and tasks are short.
             Ok(_) | Err(_) => None,
         };
         let next = match &outcome {
-            Ok(_) => None,
-            Err(fault) => self.first_possible(sent.next_calls(fault), &context, audit_target.notes()).await,
+            Err(fault) if is_for_agent => {
+                self.first_possible(sent.next_calls(fault), &context, audit_target.notes()).await
+            }
+            Ok(_) | Err(_) => None,
         };
         audit_target.end(outcome.as_ref().err());
         match (outcome, refused) {

@@ -85,7 +85,7 @@ fn ctrl_c_ends_a_benchmark_with_130_and_removes_its_server() {
     for signal in [Signal::INT, Signal::TERM] {
         let place = Place::new();
         let mut child = program()
-            .args(["bench", "--files", "10000", "--search-files", "400", "--dir", &place.at("")])
+            .args(["bench", "--files", "1000", "--rounds", "1", "--search-files", "400", "--dir", &place.at("")])
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
             .spawn()
@@ -107,7 +107,7 @@ fn a_killed_benchmark_is_cleaned_up_by_the_next_one() {
     let place = Place::new();
     let start = || {
         let mut command = program();
-        command.args(["bench", "--files", "10000", "--search-files", "400", "--dir", &place.at("")]);
+        command.args(["bench", "--files", "1000", "--rounds", "1", "--search-files", "400", "--dir", &place.at("")]);
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
     };
     let directories =

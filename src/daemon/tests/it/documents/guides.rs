@@ -137,6 +137,7 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
         ("docs/canvas.md", &["canvas"]),
         ("docs/webhooks.md", &["webhook settings", "webhooks"]),
         ("docs/proxies.md", &["nginx", "caddy", "nginx prefix", "caddy prefix"]),
+        ("docs/memory.md", &["memory", "forget"]),
         ("docs/install.md", &["package", "tarball", "cargo"]),
         (
             "docs/mcp-clients.md",
