@@ -117,7 +117,11 @@ impl<T> ChangeOutput<T> {
 
     /// The text for agents; `render` is that of a change that was made.
     pub fn render(&self, render: impl FnOnce(&T) -> String) -> String {
-        self.dry_run.as_ref().map_or_else(|| render(&self.output), DryRunReport::render)
+        let answer = render(&self.output);
+        match &self.dry_run {
+            Some(report) => format!("{}\nThe change itself would answer:\n{answer}", report.render()),
+            None => answer,
+        }
     }
 }
 
