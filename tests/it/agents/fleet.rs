@@ -111,7 +111,7 @@ impl FleetAgent {
 }
 
 fn lasts() -> Duration {
-    Duration::from_secs(std::env::var("SVCFS_FLEET_SECONDS").map_or(15, |text| text.parse().unwrap()))
+    Duration::from_secs(std::env::var("SVCFS_FLEET_SECONDS").map_or(60, |text| text.parse().unwrap()))
 }
 
 /// A space with many pages, those that are edited, and tasks.
