@@ -35,7 +35,10 @@ fn the_first_key_closes_a_running_server_and_revocation_works() {
     assert!(!place.read("kb/.svc/config.toml").contains(&reader), "the key is kept in clear");
 
     let listed = json_of(&["token", "list", "--json", "--root", &place.at("kb")]);
-    assert_eq!(listed[0], json!({ "id": id, "space": null, "actor": "ann", "scope": "read", "prefix": null, "limits": false }));
+    assert_eq!(
+        listed[0],
+        json!({ "id": id, "space": null, "actor": "ann", "scope": "read", "prefix": null, "limits": false })
+    );
     svcfs(&["token", "revoke", &id, "--root", &place.at("kb")]).assert().success();
     assert_eq!(reading(&server, Some(&reader)), 401, "the key is forgotten");
     assert_eq!(reading(&server, Some(&writer)), 200);

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn time(second: i64) -> Timestamp {
@@ -74,7 +76,7 @@ fn hooks_and_their_queue_survive_a_reopen() {
         ])
         .unwrap();
     drop(hooks);
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let (hooks, stored) = HookFile::open(&file).unwrap();
     assert!(stored.hooks == [StoredHook { position, ..hook("a") }, disabled]);
     let retried = QueuedDelivery { attempts: 1, next_at: time(8), ..delivery(2, "a") };
