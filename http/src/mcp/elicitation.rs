@@ -207,8 +207,8 @@ impl McpHandler {
                 if count <= MAX_BACKLINKS {
                     return Ok(None);
                 }
-                // A page that another has rewritten is not the one that was to be deleted. Without a
-                // page the call itself answers; a repeat of it gets its first answer.
+                // A page that another has rewritten is not the one that was to be deleted. Without
+                // a page the call itself answers; a repeat of it gets its first answer.
                 let etag = match space.vfs.read(Protocol::Mcp, &path) {
                     Ok(file) => file.etag,
                     Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory) => return Ok(None),

@@ -206,7 +206,8 @@ fn changes(agent: &Agent<'_>) {
     // 16a. A text that the page does not have.
     let edit = json!({ "path": "notes/deploy.md", "edits": [{ "old": "Yours.", "new": "x" }] });
     agent.fails("svc_edit", edit, "does not occur", "svc_read");
-    // 16b. A condition that there is not: the page is not overwritten instead, and nothing is guessed.
+    // 16b. A condition that there is not: the page is not overwritten instead, and nothing is
+    // guessed.
     let create = json!({ "path": "notes/deploy.md", "content": "x\n", "if_none_match": "*" });
     agent.fails("svc_write", create, "unknown parameter `if_none_match`", "svc_tool_search");
     let without = json!({ "path": "notes/deploy.md", "overwrite": "no" });

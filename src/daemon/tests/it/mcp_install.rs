@@ -175,7 +175,7 @@ fn an_agent_uses_a_server_elsewhere_through_its_standard_input() {
 }
 
 #[test]
-fn a_subscription_delays_neither_other_requests_nor_the_end_of_standard_input() {
+fn a_subscription_delays_neither_requests_nor_the_end_of_input() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
     let meta = json!({
