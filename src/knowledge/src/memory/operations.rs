@@ -183,7 +183,7 @@ impl Operation for RememberEpisode {
         let mut text = format!("{verb}: {path} (ETag: {etag}{version}), episode_id {episode_id}");
         superseded.iter().for_each(|path| text.push_str(&format!("\n- superseded: {path}")));
         for SimilarMemory { path, similarity } in similar {
-            text.push_str(&format!("\n- similar ({similarity:.2}): {path}"));
+            text.push_str(&format!("\n- similar ({similarity}): {path}"));
         }
         if !similar.is_empty() {
             text.push_str("\nRead them: if one says the same or is outdated, call `svc_forget` with it.");
@@ -271,12 +271,14 @@ impl Operation for ForgetMemory {
         })
     }
     fn render_text(forgotten: &ForgottenMemory) -> Option<String> {
-        let ForgottenMemory { path, etag, noop, note, .. } = forgotten;
-        Some(match (etag, note) {
+        let ForgottenMemory { path, etag, version, noop, note, .. } = forgotten;
+        let version = version.as_ref().map_or_else(String::new, |version| format!(" [version: {version}]"));
+        let text = match (etag, note) {
             (_, Some(note)) => format!("Erased {path}: {note}"),
             (Some(etag), None) if *noop => format!("{path} was forgotten before (ETag: {etag}); nothing changed"),
             (Some(etag), None) => format!("Forgotten: {path} is marked as superseded (ETag: {etag})"),
             (None, None) => format!("Forgotten: {path}"),
-        })
+        };
+        Some(text + &version)
     }
 }
