@@ -18,7 +18,10 @@ fn call(space: &TestSpace, caller: &Caller, name: &str, arguments: Value) -> Res
 fn space(limits: &str) -> TestSpace {
     let pages: Vec<_> = (0..10).map(|number| (format!("{number}.md"), format!("# {number}\n"))).collect();
     let pages: Vec<_> = pages.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    TestSpace::with(&format!("[agents.limits]\n{limits}\n"), &pages)
+    let space = TestSpace::with(&format!("[agents.limits]\n{limits}\n"), &pages);
+    // A limit is a share of the indexed pages.
+    space.settle();
+    space
 }
 
 fn limited(outcome: Result<Value, Fault>) -> String {
