@@ -169,7 +169,9 @@ async fn prompts_contain_the_state_of_the_space() {
         // Every tool that it names exists.
         let tools = crate::mcp::tools();
         for word in prompt.split(|character: char| !character.is_alphanumeric() && character != '_') {
-            let is_tool = !word.starts_with("svc_") || ["svc_", "svc_tool_call"].contains(&word) || tools.contains(&format!("\"{word}\""));
+            let is_tool = !word.starts_with("svc_")
+                || ["svc_", "svc_tool_call"].contains(&word)
+                || tools.contains(&format!("\"{word}\""));
             assert!(is_tool, "{name} names {word}");
         }
     }

@@ -86,9 +86,9 @@ pub fn me() -> String {
     user.map_or_else(|| format!("uid-{}", nix::unistd::geteuid()), |user| user.name)
 }
 
-/// What lint refuses is refused alike through every protocol.
-const REJECTING_EVERYWHERE: &str =
-    "lint.reject_protocols = [\"http\", \"mcp\", \"fuse\", \"nfs\", \"s3\", \"webdav\"]\n";
+/// What lint refuses is refused alike through every protocol, and agents write as much as others.
+const REJECTING_EVERYWHERE: &str = "lint.reject_protocols = [\"http\", \"mcp\", \"fuse\", \"nfs\", \"s3\", \"webdav\"]\n\
+    agents.limits = { deletes_per_minute = 0, rewritten_percent_per_hour = 0 }\n";
 
 /// Settings that change nothing.
 const AS_SHIPPED: &str = "# as shipped\n";
