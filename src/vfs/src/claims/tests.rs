@@ -194,7 +194,7 @@ fn an_unconfirmed_claim_ends_and_a_disabled_space_has_none() {
     let outcome = vfs.start_claim(&ann, &at("a.md"), LEASE).map(drop);
     assert_eq!(outcome.unwrap_err().message(), "claims not enabled");
     let outcome = vfs.apply(&with_fence("ann", 1), Change::put(at("a.md"), "x\n"));
-    assert_eq!(outcome.unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(outcome.unwrap_err().kind(), Kind::NotEnabled);
 }
 
 #[test]
