@@ -25,12 +25,12 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/prerequisites.sh
 source scripts/prerequisites.sh
-# shellcheck source=scripts/mcp/server.sh
-source scripts/mcp/server.sh
+# shellcheck source=scripts/server.sh
+source scripts/server.sh
 
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
 need_packages python3 python3-venv
-need_python_tools mcp==2.3.0
+need_python_tools "${MCP_TOOLS[@]}"
 need_node_tools
 
 python="$SVCFS_TOOLS/python/bin/python"

@@ -24,8 +24,8 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/prerequisites.sh
 source scripts/prerequisites.sh
-# shellcheck source=scripts/mcp/server.sh
-source scripts/mcp/server.sh
+# shellcheck source=scripts/server.sh
+source scripts/server.sh
 
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
 need_node_tools

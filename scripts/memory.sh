@@ -18,28 +18,15 @@ TEXT
 case "${1:-}" in
     "" | -h | --help) usage && exit ;;
 esac
-program="$(realpath "$1")"
+set -- "$(realpath "$1")"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/prerequisites.sh
 source scripts/prerequisites.sh
+# shellcheck source=scripts/server.sh
+source scripts/server.sh
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
 need_packages python3 python3-venv
 need_python_tools "${MEMORY_TOOLS[@]}"
 
-folder="$(mktemp -d)"
-server=
-stop() {
-    [[ -z $server ]] || kill "$server" 2>/dev/null || true
-    wait
-    rm -rf "$folder"
-}
-trap stop EXIT
-"$program" serve --create --root "$folder/root" --port 0 >"$folder/log" 2>&1 &
-server=$!
-address=
-until [[ -n $address ]]; do
-    kill -0 "$server" 2>/dev/null || fail "the server ended: $(cat "$folder/log")"
-    sleep 0.2
-    address="$(sed -n 's/^ *http  *\(http:[^ ]*\)$/\1/p' "$folder/log")"
-done
-"$SVCFS_TOOLS/python/bin/python" scripts/memory/provider.py "$address"
+start_server "$1"
+"$SVCFS_TOOLS/python/bin/python" scripts/memory/provider.py "$url"

