@@ -33,9 +33,6 @@ pub(crate) fn metadata(app: &AppState, headers: &HeaderMap) -> Result<Value, Fau
 /// Adds the challenge to a response of `/mcp` that refuses a caller: without valid credentials, or,
 /// with `missing`, without the scope that a call needs.
 pub(crate) fn challenge(app: &AppState, request: &HeaderMap, missing: Option<Scope>, response: &mut HeaderMap) {
-    if app.server.access().issuer().is_none() {
-        return;
-    }
     let url = format!("{}{METADATA_PATH}{}", base_url(app, request), mcp::PATH);
     let error = match (missing, request.contains_key(http::header::AUTHORIZATION)) {
         (Some(_), _) => "error=\"insufficient_scope\", ",

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::{
     BooleanSchema, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest,
-    ElicitRequestParams, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, ProtocolVersion,
-    RequestStateCodec, RequestStateError, SealOptions,
+    ElicitRequestParams, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, RequestStateCodec,
+    RequestStateError, SealOptions,
 };
 use rmcp::service::RequestContext;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,7 @@ use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::{Space, random_bytes};
 use svcfs_work::Lane;
 
-use super::http_request::McpHttpRequest;
+use super::http_request::{McpHttpRequest, is_new_version};
 use super::tool_calls::wants_raw_output;
 use super::tools::ToolEntry;
 use super::{McpHandler, coerce};
@@ -133,10 +133,9 @@ impl UserAnswer {
 
 /// Whether the client can ask its user with a form, in a revision with multi round-trip requests.
 fn can_ask_user(context: &RequestContext<RoleServer>) -> bool {
-    let is_new = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
     let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
     // Without a mode, forms are meant.
-    is_new && elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+    is_new_version(context) && elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
 }
 
 impl McpHandler {

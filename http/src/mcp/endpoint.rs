@@ -62,7 +62,8 @@ pub(crate) async fn handle(
 ) -> Response<BoxBody<Bytes, BoxError>> {
     let mut active = ActiveRequest::start(app, (request.method(), request.uri().path(), ""), Some(peer));
     let is_preflight = request.method() == Method::OPTIONS;
-    let headers = request.headers().clone();
+    // For the challenge, which only an identity provider makes useful.
+    let challenged = app.server.access().issuer().map(|_| request.headers().clone());
     let identity = active.admit(app, request.headers()).await;
     let boxed = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
     let mut response = match identity {
@@ -78,12 +79,13 @@ pub(crate) async fn handle(
         Ok(Err(fault)) | Err(fault) => boxed(active.fault_response(&fault)),
     };
     let missing_scope = response.extensions().get::<Arc<OnceLock<Scope>>>().and_then(|scope| scope.get().copied());
-    if missing_scope.is_some() && app.server.access().issuer().is_some() {
-        *response.status_mut() = StatusCode::FORBIDDEN;
-    }
-    if matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        let is_about_scope = response.status() == StatusCode::UNAUTHORIZED || missing_scope.is_some();
-        is_about_scope.then(|| oauth::challenge(app, &headers, missing_scope, response.headers_mut()));
+    if let Some(headers) = challenged {
+        if missing_scope.is_some() {
+            *response.status_mut() = StatusCode::FORBIDDEN;
+        }
+        if missing_scope.is_some() || response.status() == StatusCode::UNAUTHORIZED {
+            oauth::challenge(app, &headers, missing_scope, response.headers_mut());
+        }
     }
     if media_type(&response) == media::EVENTS {
         unbuffered(response.headers_mut());

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use rmcp::RoleServer;
+use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
 use svcfs_base::{Scope, Seq};
 use svcfs_knowledge::audit::RequestNotes;
@@ -33,4 +34,9 @@ impl McpHttpRequest {
 pub(super) fn notes_of(context: &RequestContext<RoleServer>) -> RequestNotes {
     let notes = context.extensions.get::<http::request::Parts>().and_then(|parts| parts.extensions.get());
     notes.cloned().unwrap_or_default()
+}
+
+/// Whether a request is of version 2026-07-28 or later.
+pub(super) fn is_new_version(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }

@@ -3,6 +3,11 @@
 /// Prefix of tool names.
 pub(super) const PREFIX: &str = "svc_";
 
+/// The name of the operation of a tool. Clients that add a prefix of their own may remove ours.
+pub(super) fn operation(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
 /// How similar a name must be to be suggested.
 const MIN_SIMILARITY: f64 = 0.75;
 

@@ -12,7 +12,6 @@ use svcfs_knowledge::access::RETRY_AFTER_KEY;
 use super::elicitation::{self, CONFIRM};
 use super::names::PREFIX;
 use super::repair;
-use super::tool_search;
 use super::tools::ToolEntry;
 
 /// Longest call in the text of a failure, in bytes.
@@ -65,6 +64,11 @@ impl NextCall {
         Self { tool: format!("{PREFIX}{operation}"), arguments, needs: None, purpose: "" }
     }
 
+    /// A search for tools.
+    pub(super) fn tool_search(query: &str) -> Self {
+        Self::of("tool_search", json!({ "query": query }))
+    }
+
     /// For an existing file only.
     fn if_exists(mut self, path: &str) -> Self {
         self.needs = Some(path.to_owned());
@@ -78,10 +82,8 @@ impl NextCall {
 
     /// The same call for clients whose list does not have the tool.
     pub(super) fn through_tool_call(self) -> Self {
-        let Self { tool, arguments, needs, purpose } = self;
-        let inner = json!({ "name": tool, "arguments": arguments });
-        let Value::Object(arguments) = inner else { return Self { tool, arguments, needs, purpose } };
-        Self { tool: tool_search::CALL.to_owned(), arguments, needs, purpose }
+        let call = Self::of("tool_call", json!({ "name": self.tool, "arguments": self.arguments }));
+        Self { needs: self.needs, purpose: self.purpose, ..call }
     }
 
     /// Whether it fits into the text of a failure.
@@ -119,12 +121,13 @@ impl<'t> SentCall<'t> {
         let mut calls = match fault.kind() {
             Kind::NotFound | Kind::Stale => self.after_missing(fault),
             Kind::Conflict | Kind::PreconditionFailed => self.after_conflict(fault),
-            Kind::Exists | Kind::Locked | Kind::NotEmpty | Kind::IsDirectory | Kind::NotDirectory => self.look(),
+            Kind::Exists | Kind::Locked | Kind::NotEmpty | Kind::IsDirectory | Kind::NotDirectory | Kind::TooLarge => {
+                self.look()
+            }
             Kind::Invalid | Kind::NameTooLong | Kind::UnsupportedType => self.after_invalid(fault),
             Kind::Rejected if fault.message().starts_with("this request id") => self.look(),
             Kind::Rejected => self.after_rejection(),
             Kind::NotAllowed => self.after_rule(fault),
-            Kind::TooLarge => self.look(),
             Kind::Unauthenticated | Kind::Forbidden | Kind::ReadOnly => self.after_denial(fault),
             Kind::RateLimited => self.after_rate_limit(),
             Kind::Disabled | Kind::NotEnabled | Kind::Unavailable => self.without_component(fault),
@@ -133,7 +136,7 @@ impl<'t> SentCall<'t> {
         };
         // The arguments of the tool, whatever is wrong with them.
         let name = format!("{PREFIX}{}", self.tool.entry.name);
-        calls.push(NextCall::of(&tool_search::SEARCH[PREFIX.len()..], json!({ "query": name })));
+        calls.push(NextCall::tool_search(&name));
         calls.retain(NextCall::is_short);
         calls
     }
@@ -304,7 +307,6 @@ impl<'t> SentCall<'t> {
                 calls.push(NextCall::of("workflow_list", json!({})));
             }
             ("name", name) if name.starts_with("views") => calls.push(NextCall::of("views_list", json!({}))),
-            (_, "edit") if message.starts_with("`edits[") => calls.extend(path.map(Self::read)),
             (_, "section") => {
                 calls.extend(path.map(|path| NextCall::of("peek", json!({ "path": path })).if_exists(path)));
             }
@@ -407,7 +409,7 @@ pub(super) fn after_unknown_tool(tool: Option<&ToolEntry>, name: &str, arguments
     let search = || {
         let words = search_words(name);
         let query = if words.is_empty() { "read" } else { &words };
-        NextCall::of(&tool_search::SEARCH[PREFIX.len()..], json!({ "query": query }))
+        NextCall::tool_search(query)
     };
     let Some(tool) = tool else { return search() };
     let sent = SentCall::new(tool, arguments);

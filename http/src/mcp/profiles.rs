@@ -206,7 +206,7 @@ fn paths() -> String {
 
 /// The name of an operation that is a tool; `svc_` may be absent.
 fn find_operation(tool: &str, catalogue: &'static [OperationArea]) -> Result<&'static str, Fault> {
-    let name = tool.strip_prefix(PREFIX).unwrap_or(tool);
+    let name = names::operation(tool);
     let operations = || catalogue.iter().flat_map(|area| area.operations).filter(|entry| entry.tool);
     if let Some(entry) = operations().find(|entry| entry.name == name) {
         return Ok(entry.name);

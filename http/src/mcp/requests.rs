@@ -5,15 +5,14 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    ErrorData, GetPromptRequestParams, GetPromptResult, InitializeRequestParams, InitializeResult, ProtocolVersion,
-    ServerCapabilities,
+    ErrorData, GetPromptRequestParams, GetPromptResult, InitializeRequestParams, InitializeResult, ServerCapabilities,
 };
 use rmcp::service::RequestContext;
 use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
 
-use super::http_request::{McpHttpRequest, notes_of};
+use super::http_request::{McpHttpRequest, is_new_version, notes_of};
 use super::{AuditTarget, McpHandler, prompts, subscriptions};
 use crate::app::log;
 use crate::{active_request, reply};
@@ -36,8 +35,7 @@ const REMOVED_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resour
 
 /// Whether the version of a request has removed a method.
 pub(super) fn is_removed(method: &str, context: &RequestContext<RoleServer>) -> bool {
-    let is_new = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    is_new && REMOVED_METHODS.contains(&method)
+    is_new_version(context) && REMOVED_METHODS.contains(&method)
 }
 
 /// Checks that there is a connection on which the server can send messages. Errors: over HTTP.

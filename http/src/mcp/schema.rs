@@ -195,30 +195,29 @@ fn encoding() -> Value {
 
 /// Converts base64 content to the form that operations take, wherever `schema` has an encoding.
 /// Errors: `Invalid` for an unknown encoding, and for content that does not have it.
-pub(super) fn decode(arguments: &mut Value, schema: &Value) -> Result<(), Fault> {
+fn decode(arguments: &mut Value, schema: &Value) -> Result<(), Fault> {
     match arguments {
-        Value::Object(members) => {
-            let properties = schema.get("properties").and_then(Value::as_object);
-            if properties
-                .and_then(|properties| properties.get(ENCODING))
-                .is_some_and(|own| own["enum"] == json!(ENCODINGS))
-                && let Some(given) = members.remove(ENCODING)
-            {
-                decode_content(members, &given)?;
-            }
-            for (name, member) in members.iter_mut() {
-                properties
-                    .and_then(|properties| properties.get(name))
-                    .map_or(Ok(()), |schema| decode(member, schema))?;
-            }
-            Ok(())
-        }
+        Value::Object(members) => decode_members(members, schema.get("properties")),
         Value::Array(items) => {
             let Some(schema) = schema.get("items") else { return Ok(()) };
             items.iter_mut().try_for_each(|item| decode(item, schema))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
+}
+
+/// The same for the members of an object with these properties.
+pub(super) fn decode_members(members: &mut Map<String, Value>, properties: Option<&Value>) -> Result<(), Fault> {
+    let properties = properties.and_then(Value::as_object);
+    if properties.and_then(|properties| properties.get(ENCODING)).is_some_and(|own| own["enum"] == json!(ENCODINGS))
+        && let Some(given) = members.remove(ENCODING)
+    {
+        decode_content(members, &given)?;
+    }
+    for (name, member) in members.iter_mut() {
+        properties.and_then(|properties| properties.get(name)).map_or(Ok(()), |schema| decode(member, schema))?;
+    }
+    Ok(())
 }
 
 fn decode_content(members: &mut Map<String, Value>, encoding: &Value) -> Result<(), Fault> {
@@ -240,23 +239,25 @@ fn decode_content(members: &mut Map<String, Value>, encoding: &Value) -> Result<
 }
 
 /// Removes nulls of typed members: the published schema allows them to be absent only.
-pub(super) fn prune(value: &mut Value, schema: &Value) {
+fn prune(value: &mut Value, schema: &Value) {
     match value {
-        Value::Object(members) => {
-            let properties = schema.get("properties").and_then(Value::as_object);
-            let Some(properties) = properties else { return };
-            members.retain(|name, member| {
-                let is_typed = properties.get(name).is_some_and(|schema| schema.get("type").is_some());
-                !(member.is_null() && is_typed)
-            });
-            for (name, member) in members.iter_mut() {
-                properties.get(name).into_iter().for_each(|schema| prune(member, schema));
-            }
-        }
+        Value::Object(members) => prune_members(members, schema.get("properties")),
         Value::Array(items) => {
             schema.get("items").into_iter().for_each(|schema| items.iter_mut().for_each(|item| prune(item, schema)));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The same for the members of an object with these properties.
+pub(super) fn prune_members(members: &mut Map<String, Value>, properties: Option<&Value>) {
+    let Some(properties) = properties.and_then(Value::as_object) else { return };
+    members.retain(|name, member| {
+        let is_typed = properties.get(name).is_some_and(|schema| schema.get("type").is_some());
+        !(member.is_null() && is_typed)
+    });
+    for (name, member) in members.iter_mut() {
+        properties.get(name).into_iter().for_each(|schema| prune(member, schema));
     }
 }
 

@@ -73,7 +73,7 @@ impl McpHandler {
         let (name, arguments) = match tool_search::unwrap_call(name, arguments) {
             Ok(call) => call,
             Err(fault) => {
-                let next = NextCall::of("tool_search", serde_json::json!({ "query": "tools" }));
+                let next = NextCall::tool_search("tools");
                 return answers::failure(&fault, tool_search::CALL, Some(next));
             }
         };
@@ -117,7 +117,6 @@ impl McpHandler {
         mut arguments: JsonObject,
         (context, notes): (&Context, &RequestNotes),
     ) -> Result<CallToolResult, Fault> {
-        notes.set_operation(tool.entry.name);
         let (identity, space) = self.authenticate(context, notes)?;
         // Before validation: a caller without permission gets no other error.
         tool.entry.check_permissions(&identity.permissions)?;
@@ -162,7 +161,7 @@ impl McpHandler {
             tool_search::search(&self.tools, |tool| may_use(tool, &identity.permissions, selection), arguments)
         });
         found.map(Into::into).or_else(|fault| {
-            let next = NextCall::of("tool_search", serde_json::json!({ "query": "read a page" }));
+            let next = NextCall::tool_search("read a page");
             answers::failure(&fault, tool_search::SEARCH, Some(next))
         })
     }
@@ -214,7 +213,7 @@ impl McpHandler {
         let selection = self.selection(context);
         let listed = self.operations(context);
         let is_listed = |listed: &[&str]| {
-            let name = call.tool.strip_prefix(super::names::PREFIX).unwrap_or(&call.tool);
+            let name = super::names::operation(&call.tool);
             listed.contains(&name) || selection.additional.contains(&name) || tool_search::is_search(name)
         };
         if listed.is_none_or(is_listed) { call } else { call.through_tool_call() }

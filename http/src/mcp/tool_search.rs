@@ -9,9 +9,8 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind};
 
-use super::coerce;
-use super::names::PREFIX;
 use super::tools::{ToolEntry, ToolList, ToolOptions};
+use super::{coerce, names};
 
 /// The tool that finds tools.
 pub(super) const SEARCH: &str = "svc_tool_search";
@@ -25,13 +24,13 @@ const MAX_TOOLS: usize = 8;
 /// Words shorter than this must match completely.
 const MIN_STEM: usize = 4;
 
-/// Whether a name is that of the search; clients that add a prefix of their own may remove ours.
+/// Whether a name is that of the search.
 pub(super) fn is_search(name: &str) -> bool {
-    name.strip_prefix(PREFIX).unwrap_or(name) == &SEARCH[PREFIX.len()..]
+    names::operation(name) == names::operation(SEARCH)
 }
 
 fn is_call(name: &str) -> bool {
-    name.strip_prefix(PREFIX).unwrap_or(name) == &CALL[PREFIX.len()..]
+    names::operation(name) == names::operation(CALL)
 }
 
 /// The tool and the arguments that a call is about.
@@ -152,14 +151,12 @@ pub(super) fn search(
         text.push_str("No tool fits these words. These are all; search for a name to get its arguments.\n");
     }
     for tool in &best {
-        let Tool { name, description, input_schema, .. } = tool.listed(ToolOptions::default());
-        let description = description.unwrap_or_default();
-        text.push_str(&format!("{name}: {description}\narguments: {}\n\n", json!(*input_schema)));
-        found.push(json!({ "name": name, "description": description, "inputSchema": *input_schema }));
+        let (name, description, schema) = (tool.name(), tool.description(), tool.input_schema());
+        text.push_str(&format!("{name}: {description}\narguments: {}\n\n", json!(schema)));
+        found.push(json!({ "name": name, "description": description, "inputSchema": schema }));
     }
     for tool in usable.iter().filter(|_| best.is_empty()) {
-        let Tool { name, description, .. } = tool.listed(ToolOptions::default());
-        let summary = description.as_deref().and_then(|text| text.lines().next()).unwrap_or_default().to_owned();
+        let (name, summary) = (tool.name(), tool.description().lines().next().unwrap_or_default());
         text.push_str(&format!("{name}: {summary}\n"));
         found.push(json!({ "name": name, "description": summary }));
     }
@@ -170,7 +167,7 @@ pub(super) fn search(
 
 /// The tools that fit a query, best first; the named one alone if it names one.
 fn best_tools<'t>(tools: &[&'t ToolEntry], query: &str) -> Vec<&'t ToolEntry> {
-    let name = query.strip_prefix(PREFIX).unwrap_or(query);
+    let name = names::operation(query);
     if let Some(named) = tools.iter().find(|tool| tool.entry.name == name) {
         return vec![named];
     }
@@ -184,10 +181,9 @@ fn best_tools<'t>(tools: &[&'t ToolEntry], query: &str) -> Vec<&'t ToolEntry> {
 
 /// How well a tool fits: words of its name count most, then those of its summary, then others.
 fn rate(tool: &ToolEntry, wanted: &[String]) -> usize {
-    let Tool { description, input_schema, .. } = tool.listed(ToolOptions::default());
-    let description = description.unwrap_or_default();
-    let (summary, rest) = description.split_once('\n').unwrap_or((&description, ""));
-    let arguments = input_schema.get("properties").and_then(Value::as_object);
+    let description = tool.description();
+    let (summary, rest) = description.split_once('\n').unwrap_or((description, ""));
+    let arguments = tool.input_schema().get("properties").and_then(Value::as_object);
     let arguments: String = arguments.into_iter().flatten().map(|(name, _)| format!("{name} ")).collect();
     let parts = [(8, tool.entry.name), (4, summary), (1, rest), (1, arguments.as_str())];
     let parts = parts.map(|(weight, text)| (weight, words(text).collect::<Vec<_>>()));

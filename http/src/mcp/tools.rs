@@ -103,7 +103,6 @@ impl ToolList {
         let find = |name: &&str| self.0.iter().find(|tool| tool.entry.name == *name);
         let chosen: Vec<&ToolEntry> = match operations {
             Some(names) => {
-                let additional = additional.iter().filter(|name| !names.contains(name));
                 let mut chosen: Vec<&ToolEntry> = names.iter().chain(additional).filter_map(find).collect();
                 let mut seen = std::collections::BTreeSet::new();
                 chosen.retain(|tool| seen.insert(tool.entry.name));
@@ -125,7 +124,7 @@ impl ToolList {
     }
     /// The tool with a similar name; none if there is none.
     pub(super) fn nearest(&self, name: &str) -> Option<&ToolEntry> {
-        let name = name.strip_prefix(PREFIX).unwrap_or(name);
+        let name = names::operation(name);
         let nearest = names::nearest(name, self.iter().map(|tool| tool.entry.name))?;
         self.iter().find(|tool| tool.entry.name == nearest)
     }
@@ -168,6 +167,11 @@ impl ToolEntry {
         &self.tool.name
     }
 
+    /// The published description.
+    pub(super) fn description(&self) -> &str {
+        self.tool.description.as_deref().unwrap_or_default()
+    }
+
     /// The published schema of the arguments.
     pub(super) fn input_schema(&self) -> &JsonObject {
         &self.tool.input_schema
@@ -175,8 +179,7 @@ impl ToolEntry {
 
     /// The arguments in the form that the operation takes. Errors: `Invalid` for content that does
     /// not have its encoding.
-    pub(super) fn decode(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
-        let mut arguments = arguments;
+    pub(super) fn decode(&self, mut arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
         let properties = self.tool.input_schema.get("properties").and_then(Value::as_object);
         for (name, value) in &mut arguments {
             let schema = properties.and_then(|properties| properties.get(name));
@@ -184,12 +187,8 @@ impl ToolEntry {
                 coerce::coerce(value, schema);
             }
         }
-        let mut arguments = arguments.into();
-        schema::decode(&mut arguments, &Value::Object((*self.tool.input_schema).clone()))?;
-        match arguments {
-            Value::Object(members) => Ok(members),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Ok(Map::new()),
-        }
+        schema::decode_members(&mut arguments, self.tool.input_schema.get("properties"))?;
+        Ok(arguments)
     }
 
     /// Whether the operation itself reads a text, although a list is published.
@@ -203,8 +202,8 @@ impl ToolEntry {
     /// An output that matches the published schema.
     pub(super) fn to_structured(&self, output: Value) -> Value {
         let mut output = self.wrap(output);
-        if let Some(schema) = &self.tool.output_schema {
-            schema::prune(&mut output, &Value::Object((**schema).clone()));
+        if let (Some(schema), Value::Object(members)) = (&self.tool.output_schema, &mut output) {
+            schema::prune_members(members, schema.get("properties"));
         }
         output
     }
