@@ -39,7 +39,7 @@ pub use limit::Limit;
 pub use path::{HiddenFiles, PathComponent, TreePath, is_hidden_name};
 pub use permissions::{Permissions, Scope};
 pub use plain::{escape_unprintable, fold_label};
-pub use query_text::{excerpt, message_at, nearest_name};
+pub use query_text::{excerpt, excerpt_of, message_at, nearest_name};
 pub use request::{ClientRequest, RequestKey, RequestMark};
 pub use scratch::{expand_case, is_case_insensitive};
 pub use version::VersionId;

@@ -7,8 +7,13 @@ const EXCERPT_CHARS: usize = 40;
 
 /// An excerpt of a query for messages, without control characters.
 pub fn excerpt(source: &str) -> String {
-    let mut text = escape_unprintable(&source.chars().take(EXCERPT_CHARS).collect::<String>());
-    if source.chars().nth(EXCERPT_CHARS).is_some() {
+    excerpt_of(source, EXCERPT_CHARS)
+}
+
+/// As [`excerpt`], with another limit in characters.
+pub fn excerpt_of(source: &str, max_chars: usize) -> String {
+    let mut text = escape_unprintable(&source.chars().take(max_chars).collect::<String>());
+    if source.chars().nth(max_chars).is_some() {
         text.push('…');
     }
     text

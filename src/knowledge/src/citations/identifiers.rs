@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 use svcfs_base::{Fault, escape_unprintable};
+
+use crate::files::SEGMENT;
 
 /// Longer texts are no identifiers.
 const MAX_BYTES: usize = 500;
@@ -79,11 +81,12 @@ impl PaperId {
     }
 }
 
+/// The characters that need no escape in an identifier in the path of a URL.
+const PATH: &AsciiSet = &SEGMENT.remove(b'/').remove(b':').remove(b';').remove(b'(').remove(b')');
+
 /// An identifier in the path of a URL.
 pub fn encoded(id: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:;()".contains(&byte);
-    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    id.bytes().map(encode).collect()
+    utf8_percent_encode(id, PATH).to_string()
 }
 
 fn malformed(field: &str, text: &str, what: &str, example: &str) -> Fault {

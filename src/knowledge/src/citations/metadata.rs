@@ -7,7 +7,7 @@ use super::identifiers::PaperId;
 
 const MAX_TITLE_CHARS: usize = 500;
 const MAX_NAME_CHARS: usize = 200;
-const MAX_AUTHORS: usize = 100;
+pub const MAX_AUTHORS: usize = 100;
 
 /// What is known of a paper. All texts are single lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

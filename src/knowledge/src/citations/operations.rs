@@ -5,15 +5,14 @@ use svcfs_base::{ETag, Fault, Kind, TreePath, VersionId};
 use svcfs_work::Lane;
 
 use super::identifiers::PaperId;
-use super::metadata::{AuthorName, PaperMetadata, one_line};
+use super::metadata::{AuthorName, MAX_AUTHORS, PaperMetadata, one_line};
 use super::{CiteRequest, cite};
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, version_suffix};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea { title: "Citations", operations: &[OperationEntry::new::<CitePaper>()] };
 
 const MAX_CHARS: usize = 500;
-const MAX_AUTHORS: usize = 100;
 const MAX_URL_BYTES: usize = 2048;
 
 /// Make a page for a paper, by its DOI or arXiv id
@@ -100,7 +99,7 @@ impl Operation for CitePaper {
         let CitationPage { path, etag, version, citekey, title, existing, metadata, note } = paper;
         let title = title.as_deref().map_or_else(String::new, |title| format!(": {title}"));
         let before = if *existing { " existed before" } else { "" };
-        let version = version.as_ref().map_or_else(String::new, |version| format!(", version: {version}"));
+        let version = version_suffix(version.as_ref());
         let note = note.as_deref().map_or_else(String::new, |note| format!("\n{note}"));
         Some(format!("{path}{before}{title} (citekey {citekey}, metadata {metadata}, ETag: {etag}{version}){note}"))
     }

@@ -52,17 +52,15 @@ pub fn look_up(cx: &OperationContext<'_>, id: &PaperId) -> LookupResult {
                 PaperId::Doi(_) => {
                     serde_json::from_slice(&document.body).ok().and_then(|csl| PaperMetadata::from_csl(&csl))
                 }
-                PaperId::Arxiv(_) if !PaperMetadata::is_feed(&document.body) => None,
-                PaperId::Arxiv(_) => {
-                    return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Known);
-                }
+                PaperId::Arxiv(_) => PaperMetadata::from_atom(&document.body),
             };
-            let unreadable = || {
-                LookupResult::Unreachable(
+            match (metadata, id) {
+                (Some(metadata), _) => LookupResult::Known(metadata),
+                (None, PaperId::Arxiv(_)) if PaperMetadata::is_feed(&document.body) => unknown(),
+                (None, _) => LookupResult::Unreachable(
                     "the metadata is missing: the registry did not answer in the expected format".to_owned(),
-                )
-            };
-            metadata.map_or_else(unreadable, LookupResult::Known)
+                ),
+            }
         }
         Err(error) if is_unknown(&error) => unknown(),
         Err(error) => LookupResult::Unreachable(format!("the metadata is missing: {error}")),

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES, TreePath};
 use svcfs_text::fold::fold_name;
 use svcfs_text::headings::{Heading, headings, slug};
@@ -44,13 +46,16 @@ pub enum TextEdit {
 }
 
 /// How a section is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub enum SectionEdit {
-    /// All of its text below the heading is replaced.
+    /// Replace everything below its heading, subsections included.
+    #[default]
     Replace,
-    /// The text is added at its end.
+    /// Add the text at its end, after its subsections.
     Append,
-    /// The text is added below its heading.
+    /// Add the text directly below its heading.
     Prepend,
 }
 
@@ -153,10 +158,7 @@ fn place_of(text: &str, at: usize) -> String {
 }
 
 fn excerpt(line: &str) -> String {
-    let mut chars = line.trim().chars();
-    let start: String = chars.by_ref().take(MAX_LINE_CHARS).collect();
-    let cut = if chars.next().is_some() { "…" } else { "" };
-    svcfs_base::escape_unprintable(&format!("{start}{cut}"))
+    svcfs_base::excerpt_of(line.trim(), MAX_LINE_CHARS)
 }
 
 fn edit_section(

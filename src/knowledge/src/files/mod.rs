@@ -28,7 +28,6 @@ use svcfs_base::{Fault, TreePath};
 use crate::kernel::require_path;
 
 pub use content::TextOrBytes;
-pub use dry_run::DryRunReport;
 pub use fields::{set_fields, with_frontmatter};
 pub use lines::{LineRange, select_lines};
 pub(crate) use link_rewrite::SpaceLinkResolver;

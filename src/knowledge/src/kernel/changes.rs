@@ -32,16 +32,16 @@ impl OperationContext<'_> {
     /// Those of [`svcfs_vfs::Vfs::apply`].
     pub fn apply_as(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let set = set.into();
+        let reservation = self.space.agent_limits.reserve(self, caller, &set)?;
         let applied = match self.dry_run.0.lock().as_mut() {
             Some(files) => {
-                drop(self.space.agent_limits.reserve(self, caller, &set)?);
+                drop(reservation);
                 let preview = self.space.vfs.preview(caller, set)?;
                 files.extend(preview.files);
                 let (seq, notes) = (self.space.vfs.last_seq(), preview.notes);
                 ApplyResult { seq, commit: None, files: preview.results, notes, draft: None }
             }
             None => {
-                let reservation = self.space.agent_limits.reserve(self, caller, &set)?;
                 let applied = self.space.vfs.apply(caller, set)?;
                 reservation.confirm();
                 applied

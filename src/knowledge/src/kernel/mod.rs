@@ -43,7 +43,7 @@ pub(crate) use json_text::{ListSeparator, write_json};
 pub use min_seq::MinSeq;
 pub use notices::{Notice, NoticeBoard};
 pub use operation::{Operation, OperationAnswer, OperationArea, OperationEntry, OperationHandler};
-pub(crate) use page_head::{page_head, version_for_agents};
+pub(crate) use page_head::{page_head, version_for_agents, version_suffix};
 pub use random::random_bytes;
 pub(crate) use random::random_hex;
 pub use response_meta::ResponseMeta;

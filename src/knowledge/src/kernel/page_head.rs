@@ -24,3 +24,8 @@ pub(crate) fn page_head(etag: ETag, version: Option<&VersionId>) -> String {
         None => format!("[etag: {etag}]"),
     }
 }
+
+/// `, version: …` behind an ETag; empty without a version.
+pub(crate) fn version_suffix(version: Option<&VersionId>) -> String {
+    version.map_or_else(String::new, |version| format!(", version: {version}"))
+}

@@ -19,7 +19,7 @@ use svcfs_base::{Actor, Caller, Change, ChangeSet, Fault, Kind, Timestamp, TreeP
 use svcfs_config::AgentLimits;
 
 use crate::access::RETRY_AFTER_KEY;
-use crate::kernel::OperationContext;
+use crate::kernel::{EntryKind, OperationContext};
 use counters::{ActorCounters, LimitKind};
 
 /// Name of the event when an agent reaches a limit.
@@ -99,7 +99,8 @@ impl LimitCounters {
         set: &ChangeSet,
     ) -> Result<LimitReservation<'_>, Fault> {
         let mut reservation = LimitReservation { counters: self, counted: None };
-        if !caller.is_limited || cx.is_unlimited() || caller.permissions.is_proposing() {
+        let is_off = self.limits.deletes_per_minute == 0 && self.limits.rewritten_percent_per_hour == 0;
+        if is_off || !caller.is_limited || cx.is_unlimited() || caller.permissions.is_proposing() {
             return Ok(reservation);
         }
         let mut counted = count(cx, set);
@@ -180,10 +181,11 @@ fn count(cx: &OperationContext<'_>, set: &ChangeSet) -> CountedSet {
             Change::Put { path, content, .. } if !is_rename && counts(path) => {
                 let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
                 let is_same = || vfs.read(protocol, path).is_ok_and(|file| file.content == *content);
-                match vfs.stat(protocol, path).is_ok() {
-                    true if is_same() => {}
-                    true => counted.rewritten.push(hash(path)),
-                    false => counted.created.push(hash(path)),
+                match vfs.stat(protocol, path) {
+                    // The size of a link is that of its target's name.
+                    Ok(now) if (now.kind != EntryKind::File || now.size == content.len() as u64) && is_same() => {}
+                    Ok(_) => counted.rewritten.push(hash(path)),
+                    Err(_) => counted.created.push(hash(path)),
                 }
             }
             Change::Remove { .. } | Change::Put { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => {}

@@ -9,7 +9,7 @@ use super::context::AgentContext;
 use super::episodes::{self, ForgottenPage, NewEpisode};
 use super::report::EpisodeReport;
 use crate::files;
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, version_suffix};
 use crate::recall;
 
 /// The operations of this area.
@@ -179,7 +179,7 @@ impl Operation for RememberEpisode {
     fn render_text(episode: &RememberedEpisode) -> Option<String> {
         let RememberedEpisode { path, etag, episode_id, existing, superseded, similar, version } = episode;
         let verb = if *existing { "Remembered before" } else { "Remembered" };
-        let version = version.as_ref().map_or_else(String::new, |version| format!(", version: {version}"));
+        let version = version_suffix(version.as_ref());
         let mut text = format!("{verb}: {path} (ETag: {etag}{version}), episode_id {episode_id}");
         superseded.iter().for_each(|path| text.push_str(&format!("\n- superseded: {path}")));
         for SimilarMemory { path, similarity } in similar {

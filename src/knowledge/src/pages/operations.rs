@@ -269,12 +269,16 @@ impl Operation for ReadSection {
                 return Err(Fault::new(Kind::Invalid, "use either `heading` or `index`, not both"));
             }
         };
-        let (content, version) = match self.as_of.noted_state(cx)? {
-            Some(state) => (past_file(cx, &state, &self.path)?.content, None),
+        let (content, etag, version) = match self.as_of.noted_state(cx)? {
+            Some(state) => {
+                let content = past_file(cx, &state, &self.path)?.content;
+                let etag = ETag::from_content(&content);
+                (content, etag, None)
+            }
             None => {
                 let file = super::file(cx, &self.path)?;
                 let version = version_for_agents(cx, &self.path, file.etag);
-                (file.content, version)
+                (file.content, file.etag, version)
             }
         };
         let text = String::from_utf8_lossy(&content);
@@ -292,7 +296,7 @@ impl Operation for ReadSection {
             content: hit.content,
             line_start: hit.line_start,
             line_end: hit.line_end,
-            etag: ETag::from_content(&content),
+            etag,
             version,
         })
     }

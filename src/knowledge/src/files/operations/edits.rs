@@ -8,7 +8,7 @@ use svcfs_base::{ETag, Fault, Kind, TreePath, VersionId};
 use crate::files::dry_run::{ChangeOutput, ReportKind};
 use crate::files::edit::{SectionEdit, TextEdit};
 use crate::files::{named, write};
-use crate::kernel::{FolderScope, Operation, OperationContext};
+use crate::kernel::{FolderScope, Operation, OperationContext, version_suffix};
 
 /// Each edit searches the full text.
 const MAX_EDITS: usize = 100;
@@ -49,24 +49,10 @@ pub struct FileEdit {
     pub heading: Option<String>,
     /// What to do with the section
     #[serde(default)]
-    pub mode: Option<EditMode>,
+    pub mode: Option<SectionEdit>,
     /// New text for the section, without its heading
     #[serde(default)]
     pub text: Option<String>,
-}
-
-/// How a section is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-pub enum EditMode {
-    /// Replace everything below its heading, subsections included.
-    #[default]
-    Replace,
-    /// Add the text at its end, after its subsections.
-    Append,
-    /// Add the text directly below its heading.
-    Prepend,
 }
 
 /// The result of an edit.
@@ -102,8 +88,7 @@ impl Operation for EditFile {
         })
     }
     fn render_text(edited: &ChangeOutput<EditedFile>) -> Option<String> {
-        let version =
-            |file: &EditedFile| file.version.as_ref().map_or_else(String::new, |id| format!(", version: {id}"));
+        let version = |file: &EditedFile| version_suffix(file.version.as_ref());
         Some(edited.render(|file| format!("Edited {} (ETag: {}{})", file.path, file.etag, version(file))))
     }
 }
@@ -119,11 +104,7 @@ impl FileEdit {
                 Ok(TextEdit::Replace { old, new: new.ok_or_else(|| missing("new"))? })
             }
             Self { old: None, new: None, heading: Some(heading), mode, text } => {
-                let mode = match mode.unwrap_or_default() {
-                    EditMode::Replace => SectionEdit::Replace,
-                    EditMode::Append => SectionEdit::Append,
-                    EditMode::Prepend => SectionEdit::Prepend,
-                };
+                let mode = mode.unwrap_or_default();
                 Ok(TextEdit::Section { heading, mode, text: text.ok_or_else(|| missing("text"))? })
             }
             Self { .. } => {
