@@ -3,35 +3,16 @@
 use serde_json::{Value, json};
 use svcfs_knowledge::CATALOGUE;
 
-use super::agents::call;
+use super::agents::{HEADERS, call};
+use super::authorization::KEYS;
 use super::connections::Listening;
 use super::server::TestServer;
 use crate::mcp;
 
-const PLAIN: [(&str, &str); 2] =
-    [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
-
-const KEYS: &str = r#"
-[auth]
-type = "perspace"
-[[auth.api_keys]]
-key = "full"
-[[auth.api_keys]]
-key = "reader"
-scope = "read"
-[[auth.api_keys]]
-key = "proposer"
-actor = "agent"
-scope = "propose"
-[[auth.api_keys]]
-key = "folder"
-prefix = "docs/"
-scope = "write"
-"#;
-
 async fn post(protocol: &Listening, path: &str, token: Option<&str>, (method, params): (&str, Value)) -> Value {
     let bearer = token.map(|token| format!("Bearer {token}"));
-    let headers: Vec<_> = PLAIN.into_iter().chain(bearer.as_deref().map(|bearer| ("Authorization", bearer))).collect();
+    let headers: Vec<_> =
+        HEADERS.into_iter().chain(bearer.as_deref().map(|bearer| ("Authorization", bearer))).collect();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let (status, answer) = protocol.post(path, &headers, &body).await;
     assert_eq!(status, 200, "{path}: {answer}");
@@ -125,11 +106,11 @@ async fn unknown_profiles_are_refused_with_a_list() {
     let protocol = Listening::on(TestServer::new()).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
     for path in ["/mcp/x/all", "/mcp/x", "/mcp/", "/mcp/x/core/writeonly"] {
-        let (status, answer) = protocol.post(path, &PLAIN, &body).await;
+        let (status, answer) = protocol.post(path, &HEADERS, &body).await;
         let error = answer["error"].as_str().unwrap();
         assert!(status == 404 && error.contains("/mcp/x/core, /mcp/x/read, /mcp/x/memory"), "{path}: {answer}");
     }
-    let (status, answer) = protocol.post("/mcp?tools=svc_raed", &PLAIN, &body).await;
+    let (status, answer) = protocol.post("/mcp?tools=svc_raed", &HEADERS, &body).await;
     assert!(status == 400 && answer["error"].as_str().unwrap().contains("`svc_read`"), "{answer}");
     assert!(protocol.stopped().await);
 }

@@ -11,7 +11,7 @@ use super::pages::FAILING;
 use super::server::TestServer;
 use crate::mcp::{self, AgentConnections};
 
-const HEADERS: [(&str, &str); 2] =
+pub(super) const HEADERS: [(&str, &str); 2] =
     [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
 
 /// One question and its answer.

@@ -16,7 +16,7 @@ use crate::specials::{RoutePrefix, SPECIAL_ROUTES};
 
 const ONE_KEY: &str = "[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
 
-const KEYS: &str = r#"
+pub(super) const KEYS: &str = r#"
 [auth]
 type = "perspace"
 [[auth.api_keys]]

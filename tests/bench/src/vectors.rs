@@ -236,7 +236,6 @@ fn serve(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<ServedVecto
         run.wait_until("a changed page is found", TIMEOUT, || Ok(found(&mut client, &question)?.contains(&path)))?;
         latencies.push(started.elapsed());
     }
-    latencies.sort_unstable();
     let mut changes = RoundSeries::default();
     changes.add(MeasuredRound { elapsed: latencies.iter().sum(), latencies });
     server.stop()?;

@@ -14,12 +14,6 @@ use svcfs_vfs::ClaimAttempt;
 use crate::space::client::Client;
 use crate::space::{TestSpace, wait};
 
-const HEADERS: [(&str, &str); 3] = [
-    ("Content-Type", "application/json"),
-    ("Accept", "application/json, text/event-stream"),
-    ("MCP-Protocol-Version", "2025-06-18"),
-];
-
 /// What a call returned.
 struct Answer {
     text: String,
@@ -37,8 +31,7 @@ struct Agent<'s> {
 impl Agent<'_> {
     fn call(&self, name: &str, arguments: &Value) -> Answer {
         let params = json!({ "name": name, "arguments": arguments });
-        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        let reply = self.client.send("POST", self.endpoint, &HEADERS, message.to_string());
+        let reply = self.client.agent_at(self.endpoint, "tools/call", params);
         assert_eq!(reply.status, 200, "{name}: {}", reply.text());
         let answer = reply.json();
         if let Some(error) = answer.get("error") {

@@ -146,13 +146,18 @@ impl Client {
 
     /// Asks `/mcp`.
     pub fn agent(&self, method: &str, parameters: Value) -> Reply {
+        self.agent_at("/mcp", method, parameters)
+    }
+
+    /// Asks an endpoint for agents.
+    pub fn agent_at(&self, target: &str, method: &str, parameters: Value) -> Reply {
         let question = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": parameters });
         let headers = [
             ("Content-Type", "application/json"),
             ("Accept", "application/json, text/event-stream"),
             ("MCP-Protocol-Version", "2025-06-18"),
         ];
-        self.send("POST", "/mcp", &headers, question.to_string())
+        self.send("POST", target, &headers, question.to_string())
     }
 }
 

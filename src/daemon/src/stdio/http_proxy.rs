@@ -13,13 +13,13 @@ use http::StatusCode;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use svcfs_net::{NetError, StreamingClient};
 use tokio::io::stdin;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::session::LISTEN;
+use super::session::{LISTEN, SERVER_ERROR, rpc_error};
 use crate::credentials;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::signals::SignalRuntime;
@@ -32,8 +32,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_REQUESTS: usize = 32;
 const MAX_ANSWER_BYTES: u64 = 128 << 20;
 
-/// JSON-RPC errors: of the server, and of a text that is not JSON.
-const SERVER_ERROR: i32 = -32000;
+/// JSON-RPC: the text is not JSON.
 const PARSE_ERROR: i32 = -32700;
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -329,10 +328,6 @@ fn request_id(message: &Value) -> Option<Value> {
 fn is_rpc(answer: &Value) -> bool {
     let is_message = |value: &Value| value.get("jsonrpc").is_some();
     is_message(answer) || answer.as_array().is_some_and(|batch| batch.iter().all(is_message))
-}
-
-fn rpc_error(code: i32, message: &str, id: &Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
 /// A text as a header; encoded if it has other than printable ASCII characters.

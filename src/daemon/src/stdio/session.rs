@@ -22,7 +22,7 @@ const MAX_SUBSCRIPTIONS: usize = 256;
 pub(super) const LISTEN: &str = "subscriptions/listen";
 
 /// JSON-RPC: failure of the server.
-const SERVER_ERROR: i32 = -32000;
+pub(super) const SERVER_ERROR: i32 = -32000;
 
 /// Prefix of tool names.
 const TOOL_PREFIX: &str = "svc_";
@@ -294,11 +294,15 @@ impl AgentSession {
     }
 }
 
+/// The answer of JSON-RPC to a failed request.
+pub(super) fn rpc_error(code: i32, message: &str, id: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
 /// The answers to a line, in its form.
 fn error_line(pending: PendingLine, message: &str) -> Value {
     let PendingLine { ids, is_batch, .. } = pending;
-    let error =
-        |id: Value| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": SERVER_ERROR, "message": message } });
+    let error = |id: Value| rpc_error(SERVER_ERROR, message, &id);
     if is_batch { ids.into_iter().map(error).collect() } else { ids.into_iter().map(error).next().unwrap_or_default() }
 }
 

@@ -160,7 +160,6 @@ pub fn remove(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
             let message = "the top of the knowledge base cannot be removed; name pages or directories in it";
             return Err(CommandFailure::saying(ExitStatus::Usage, message));
         }
-        let dry_run = arguments.get("dry_run").cloned();
         let refusal = match run.call("delete", arguments) {
             Ok(answer) => return run.print(&answer, views::changes::removed),
             Err(failure) if failure.exit() == ExitStatus::Refused => failure,
@@ -175,11 +174,12 @@ pub fn remove(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
                 format!("directory `{path}` is not empty; remove it with everything in it with `svcfs rm -r {path}`");
             return Err(CommandFailure::saying(ExitStatus::Refused, message));
         }
-        remove_directory(run, &path, dry_run.as_ref())
+        remove_directory(run, &path)
     })
 }
 
-fn remove_directory(run: &VerbRun<'_>, path: &str, dry_run: Option<&Value>) -> Result<(), CommandFailure> {
+fn remove_directory(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure> {
+    let dry_run = run.arguments().get("dry_run");
     let tree = run.call("tree", to_map(json!({ "path": path, "details": true })))?;
     let mut entries = Vec::new();
     collect_entries(&tree, &mut entries);
@@ -190,7 +190,7 @@ fn remove_directory(run: &VerbRun<'_>, path: &str, dry_run: Option<&Value>) -> R
             Ok(answer) => run.print(&answer, views::changes::removed)?,
             // The tree is listed to a limited depth.
             Err(failure) if failure.exit() == ExitStatus::Refused && is_directory(run, &entry) => {
-                remove_directory(run, &entry, dry_run)?;
+                remove_directory(run, &entry)?;
             }
             Err(failure) => return Err(failure),
         }

@@ -1,6 +1,6 @@
 //! Remembering and forgetting, as docs/memory.md shows them.
 
-use super::{block, commands, printed, type_commands};
+use super::undo::check;
 use crate::harness::{Place, Running, svcfs};
 
 #[test]
@@ -9,13 +9,7 @@ fn memories_work_as_documented() {
     svcfs(&["init", "--root", &place.at("notes")]).assert().success();
     let server = Running::serve(&place.at("notes"), &[]);
     for test in ["memory", "forget"] {
-        let typed = block("docs/memory.md", test);
-        let output = printed(&type_commands(&place, &format!("$ cd notes\n{typed}"), &[]));
-        for line in commands(&typed).iter().flat_map(|command| &command.output) {
-            for part in line.split('…').map(str::trim) {
-                assert!(output.contains(part), "`{part}` is missing in:\n{output}");
-            }
-        }
+        check(&place, "docs/memory.md", test);
     }
     server.stop();
 }
